@@ -223,7 +223,10 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use spindle_base::DiskNumber;
+    use spindle_device::DiskSlot;
 
     use crate::scene::Scene;
 
@@ -240,5 +243,35 @@ mod tests {
         group.notice_offline();
         group.note_away();
         assert!(group.away(disk).is_some());
+    }
+
+    #[test]
+    fn a_return_that_fails_begins_no_new_outage() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let (disk, slot) = (DiskNumber(1), DiskSlot(1));
+        let membership = &group.membership;
+        membership.take_offline(&[disk], "it failed").unwrap();
+        group.notice_offline();
+        group.note_by_hand(&[disk]);
+        group.now_s.fetch_add(30, Ordering::Relaxed);
+        group.note_away();
+        let noted = || {
+            (
+                membership.offline_epoch(disk),
+                group.repair_time_left(disk),
+                group.away(disk),
+            )
+        };
+        let before = noted();
+        assert!(before.2.unwrap().by_hand);
+        for _ in 0..3 {
+            scene.disks.fail_writes(slot, 0..u64::MAX, u64::MAX);
+            assert_eq!(group.return_disks(&[slot]).unwrap(), []);
+            group.note_away();
+            assert_eq!(noted(), before);
+            scene.disks.clear_faults(slot);
+        }
+        assert_eq!(group.return_disks(&[slot]).unwrap(), [disk]);
     }
 }

@@ -14,13 +14,15 @@ use spindle_format::{
 
 pub use label::{LabelFound, Overwritten};
 
+use crate::quorum::create::uuid_start;
+
 /// Disks whose structures are read in one batch.
 const DISKS_PER_BATCH: usize = 16;
 
 /// What one of the two slots of the group state holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotFound {
-    /// Nothing was ever written there.
+    /// Nothing was ever written there: the disk has taken one state at most.
     Blank,
     /// A good state of this disk and group. Disks that hold the same one share it: in a group of a
     /// thousand disks each state has a thousand entries.
@@ -395,7 +397,24 @@ fn states(
         };
         *state = judge_state(bytes, STATE_PLACES[index], group, disk, known);
     }
+    for index in [0, 1] {
+        if matches!(states[index], SlotFound::Blank) && is_one_of_several(&states[1 - index], disk)
+        {
+            let why = "it reads as zeros, and its disk has held states in both places";
+            states[index] = SlotFound::Damaged(why.to_owned());
+        }
+    }
     Ok(states)
+}
+
+/// Whether the disk took another state before this one: the first that a disk takes is the one in
+/// which it joins.
+fn is_one_of_several(slot: &SlotFound, disk: Uuid) -> bool {
+    slot.state().is_some_and(|state| {
+        let mut disks = state.disks.iter();
+        let entry = disks.find(|entry| entry.uuid_start == uuid_start(disk));
+        entry.is_some_and(|entry| entry.status_epoch != state.epoch)
+    })
 }
 
 fn read(

@@ -268,10 +268,13 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
 }
 
 /// The epoch of the newest state that the disk cannot lose any more. A disk that is offline may
-/// have gone in the midst of taking one, which it shows and which was never durable there.
+/// have gone in the midst of taking one, which it shows and which was never durable there. On one that
+/// serves a newer state than the elected one was put aside, and the next one goes into its place.
 fn surely_held(look: &DiskLook, label: &Label, elected: &GroupState) -> u64 {
     let serves = (elected.disk(label.number)).is_some_and(|disk| disk.status.is_served());
+    let shows_elected = || look.states.iter().any(|slot| slot.state() == Some(elected));
     match serves {
+        true if shows_elected() => elected.epoch,
         true => look.newest_state().map_or(0, |state| state.epoch),
         false => oldest_shown(look),
     }

@@ -102,17 +102,19 @@ impl Membership {
             inner.epoch_tried += 1;
             next.epoch = inner.epoch_tried;
             for disk in &mut next.disks {
-                let was = inner.state.disk(disk.number).map(|was| was.status);
-                if was != Some(disk.status) {
-                    disk.status_epoch = next.epoch;
-                }
+                let was = inner.state.disk(disk.number);
+                // A round that was not relied on may have given it another.
+                disk.status_epoch = (was.filter(|was| was.status == disk.status))
+                    .map_or(next.epoch, |was| was.status_epoch);
             }
             self.check_support(inner, next, quorum)?;
             let failed = self.write_state(inner, next);
             if failed.is_empty() {
                 break;
             }
+            let numbers: Vec<DiskNumber> = failed.iter().map(|(number, _)| *number).collect();
             self.leave_out(next, failed, "group state");
+            stay_away(&inner.state, next, &numbers);
         }
         for (number, member) in &mut inner.members {
             if self.serves(next, *number) {
@@ -363,6 +365,18 @@ pub(super) fn set_offline(state: &mut GroupState, numbers: &BTreeSet<DiskNumber>
         }
     }
     (state.replicas).retain(|replica| !numbers.contains(&replica.disk));
+}
+
+/// Disks that were to come back and did not take the state that says so are away as they were before:
+/// it is the same outage, and what they lost is not made good.
+fn stay_away(before: &GroupState, next: &mut GroupState, failed: &[DiskNumber]) {
+    for number in failed {
+        if let (Some(was), Some(disk)) = (before.disk(*number), next.disk_mut(*number))
+            && was.status == disk.status
+        {
+            *disk = was.clone();
+        }
+    }
 }
 
 /// Whether the group's files can be read without the missing: fewer failure groups are away than each

@@ -13,7 +13,9 @@
 //! of a disk never counted, and L alone is asked. So such a disk was put back where
 //! - both of its slots are readable, and hold nothing as new as L; or
 //! - it votes in L and N, N is not clean, and its opener record says that the group is closed:
-//!   every voter was told of the opening before the first state of that opening was written; or
+//!   every voter that was there was told of the opening before the first state of that opening was
+//!   written. Where N takes a disk offline, that may be since it was missing and was not told: this
+//!   proves nothing of it, though L alone is asked otherwise; or
 //! - it votes in L and N, and its opener record is two heartbeats or more behind another voter's:
 //!   a heartbeat that a voter cannot take takes the voter offline before the next one.
 //!
@@ -106,7 +108,9 @@ impl<'a> Past<'a> {
             SlotFound::Damaged(_) | SlotFound::Newer(_) => false,
         };
         let knows_of_opening = |opener: &OpenerRecord| {
-            let is_told = newest.clean || opener.open;
+            // One that N takes offline may have been missing when the voters were told.
+            let was_there = serves_since(newest, holder.number, holder.uuid_start, relied_on.epoch);
+            let is_told = newest.clean || opener.open || !was_there;
             is_told
                 && self
                     .opener
@@ -141,13 +145,9 @@ impl<'a> Past<'a> {
     /// Whether the disk serves in both states, and in all between.
     fn held_both(&self, number: DiskNumber, uuid_start: [u8; 8]) -> bool {
         self.proof.is_some_and(|proof| {
-            [proof.counts, proof.relied_on].into_iter().all(|state| {
-                state.disk(number).is_some_and(|disk| {
-                    disk.uuid_start == uuid_start
-                        && disk.status.is_served()
-                        && disk.status_epoch <= proof.relied_on.epoch
-                })
-            })
+            [proof.counts, proof.relied_on]
+                .into_iter()
+                .all(|state| serves_since(state, number, uuid_start, proof.relied_on.epoch))
         })
     }
 
@@ -157,6 +157,13 @@ impl<'a> Past<'a> {
             && (self.proof).is_some_and(|proof| votes(proof.counts) && votes(proof.relied_on))
             && self.between.iter().all(|state| votes(state))
     }
+}
+
+/// Whether the disk serves in the state, with no change of its standing since that epoch.
+fn serves_since(state: &GroupState, number: DiskNumber, uuid_start: [u8; 8], epoch: u64) -> bool {
+    state.disk(number).is_some_and(|disk| {
+        disk.uuid_start == uuid_start && disk.status.is_served() && disk.status_epoch <= epoch
+    })
 }
 
 /// Says in the state that a disk which was put back has nothing of what it held, where it does

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, SimulatedDisks};
 
-use crate::quorum::Membership;
+use crate::quorum::{Joining, Membership, Standings};
 use crate::{GroupError, NewDisk, NewGroup, Opener};
 
 const DISK_BYTES: u64 = 16 << 20;
@@ -94,6 +94,22 @@ fn make(failure_groups: &str, redundancy: Redundancy) -> Arc<SimulatedDisks> {
 fn create(disks: &Arc<SimulatedDisks>, new: &NewGroup) -> Result<(), GroupError> {
     let disks: Arc<dyn Disks> = disks.clone();
     Membership::create(disks, new)?.finish_create()
+}
+
+/// The last disk of these failure groups joins the group of the others: it is labelled.
+fn joining_last(membership: &Membership, failure_groups: &str) -> Standings {
+    let disk = (new_group(failure_groups, Redundancy::Normal).disks.pop()).unwrap();
+    let joining = vec![Joining {
+        number: DiskNumber(disk.slot.0),
+        failure_group: disk.slot.0,
+        size_aus: u32::try_from(DISK_BYTES / membership.au_size().bytes()).unwrap(),
+        disk,
+    }];
+    membership.label_joining(&joining).unwrap();
+    Standings {
+        joining,
+        ..Standings::default()
+    }
 }
 
 /// Opens from the disks that have not vanished, all other processes dead.

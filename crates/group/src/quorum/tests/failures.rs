@@ -6,7 +6,9 @@ use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 use spindle_format::{DiskStatus, Replica, STATE_PLACES};
 
-use super::{forced, make, online, open, open_as, open_of, opener, present, voters};
+use super::{
+    DISK_BYTES, forced, joining_last, make, online, open, open_as, open_of, opener, present, voters,
+};
 use crate::GroupErrorKind;
 use crate::quorum::{Standings, look};
 
@@ -100,6 +102,22 @@ fn a_disk_that_goes_offline_before_its_drop_is_published_is_not_brought_back_by_
         assert_eq!(membership.status(DiskNumber(1)), Some(DiskStatus::Offline));
         assert_eq!(membership.leaves(DiskNumber(1)), leaves);
     }
+}
+
+#[test]
+fn a_disk_that_fails_beside_one_that_joins_and_fails_went_when_it_failed() {
+    let disks = make("abc", Redundancy::Normal);
+    let joining = disks.attach(DISK_BYTES);
+    let membership = open(&disks).unwrap();
+    let join = joining_last(&membership, "abcd");
+    let epoch = membership.epoch();
+    let states = STATE_PLACES[0]..STATE_PLACES[1] + (128 << 10);
+    for slot in [DiskSlot(2), joining] {
+        disks.fail_writes(slot, states.clone(), u64::MAX);
+    }
+    membership.change_standings(&join).unwrap_err();
+    assert_eq!(online(&membership), [0, 1]);
+    assert!(membership.offline_epoch(DiskNumber(2)).unwrap() > epoch);
 }
 
 #[test]

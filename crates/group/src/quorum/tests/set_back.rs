@@ -6,7 +6,7 @@ use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, SimulatedDisks, Work};
 use spindle_format::{Lost, STATE_PLACES};
 
-use super::{make, online, open};
+use super::{make, online, open, present};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::Membership;
@@ -234,6 +234,63 @@ fn more_disks_put_back_than_the_rest_outvotes_are_refused() {
     put_back(&disks, 1, &older[1]);
     let error = open(&disks).unwrap_err();
     assert_eq!(error.kind, GroupErrorKind::NoMajority, "{error}");
+}
+
+/// All disks serve, and none has lost anything.
+fn assert_whole(disks: &Arc<SimulatedDisks>, what: &str) {
+    let membership = open(disks).unwrap();
+    let all: Vec<u16> = present(disks).into_iter().map(|slot| slot.0).collect();
+    assert_eq!(online(&membership), all, "{what}");
+    let state = membership.state();
+    let mut lost = state.disks.iter().map(|disk| disk.lost);
+    assert!(lost.all(|lost| lost == Lost::NOTHING), "{what}");
+}
+
+#[test]
+fn a_disk_that_was_only_missing_at_an_opening_that_failed_was_not_put_back() {
+    // The opening's first state reaches some of the disks that are there.
+    for (letters, away, failing) in [("abc", 2, 1), ("abcd", 1, 2), ("abcd", 1, 3)] {
+        let disks = make(letters, Redundancy::Normal);
+        disks.vanish(DiskSlot(away));
+        let slots = STATE_PLACES[0]..2 * STATE_PLACES[1] - STATE_PLACES[0];
+        let length = usize::try_from(slots.end - slots.start).unwrap();
+        let states = disks.bytes(DiskSlot(failing), slots.start, length);
+        disks.fail_writes(DiskSlot(failing), slots.clone(), u64::MAX);
+        open(&disks).unwrap_err();
+        disks.clear_faults(DiskSlot(failing));
+        // A write that failed may have come to the disk all the same: not here.
+        disks.overwrite(DiskSlot(failing), slots.start, &states);
+        disks.bring_back(DiskSlot(away));
+        assert_whole(&disks, &format!("{letters}, without {away} and {failing}"));
+    }
+}
+
+#[test]
+fn a_disk_that_was_only_missing_at_an_opening_that_a_power_cut_ended_was_not_put_back() {
+    for (letters, away) in [("abc", 2), ("abcd", 1)] {
+        let original = make(letters, Redundancy::Normal);
+        original.vanish(DiskSlot(away));
+        for seed in 0..4 {
+            for request in 1.. {
+                let disks = Arc::new(original.fork(seed));
+                disks.power_fails_after(request);
+                if open(&disks).is_ok() {
+                    break;
+                }
+                cut(&disks);
+                disks.bring_back(DiskSlot(away));
+                let membership = open(&disks).unwrap();
+                let what = format!("{letters}, seed {seed}, request {request}");
+                // Where every voter took the state, the disk is away by right.
+                let state = membership.state();
+                let disk = state.disk(DiskNumber(away)).unwrap();
+                assert_eq!(disk.lost, Lost::NOTHING, "{what}");
+                let judged = membership.judge_return(&[DiskSlot(away)], &|_| None);
+                let is_here = membership.is_online(DiskNumber(away));
+                assert!(is_here || judged.is_ok(), "{what}");
+            }
+        }
+    }
 }
 
 #[test]

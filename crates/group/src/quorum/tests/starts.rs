@@ -6,9 +6,10 @@ use spindle_base::{DiskNumber, Redundancy, Uuid};
 use spindle_device::{DeviceErrorKind, DiskSlot, Disks, FaultyOperation, SimulatedDisks};
 use spindle_format::{DiskStatus, GroupState, LABEL_PLACES, Origin, STATE_PLACES, end_label_place};
 
+use super::returns::place_of_newest;
 use super::{
-    DISK_BYTES, create, forced, make, name, new_group, online, open, open_as, open_of, opener,
-    present, voters,
+    DISK_BYTES, create, forced, joining_last, make, name, new_group, online, open, open_as,
+    open_of, opener, present, voters,
 };
 use crate::quorum::{LabelFound, Membership, SlotFound, look};
 use crate::{GroupErrorKind, Opener};
@@ -384,6 +385,44 @@ fn a_group_that_is_open_here_is_refused() {
     let error = again.unwrap_err();
     assert_eq!(error.kind, GroupErrorKind::Busy);
     assert!(error.message.contains("process 100"), "{error}");
+}
+
+#[test]
+fn a_state_slot_that_reads_as_zeros_proves_nothing_where_states_were_written() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.take_offline(&[DiskNumber(2)], "test").unwrap();
+    drop(membership);
+    disks.crash();
+    disks.restart();
+    let place = place_of_newest(&disks, DiskSlot(1));
+    disks.overwrite(DiskSlot(1), place, &[0; 4096]);
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+    membership.close().unwrap();
+    let looks = look(&*disks, &present(&disks)[..2]);
+    assert!(
+        looks
+            .iter()
+            .all(|found| found.states.iter().all(|slot| slot.state().is_some()))
+    );
+}
+
+#[test]
+fn a_slot_that_was_never_written_proves_that_its_disk_took_no_second_state() {
+    // A joining disk has taken one state, and a power cut keeps the next one from it.
+    let disks = make("ab", Redundancy::Normal);
+    let slot = disks.attach(DISK_BYTES);
+    let membership = open(&disks).unwrap();
+    let join = joining_last(&membership, "abc");
+    membership.change_standings(&join).unwrap();
+    let head = disks.bytes(slot, 0, 1 << 20);
+    membership.take_offline(&[DiskNumber(1)], "test").unwrap();
+    drop(membership);
+    disks.overwrite(slot, 0, &head);
+    let looked = look(&*disks, &[slot]).pop().unwrap();
+    assert!(looked.states.contains(&SlotFound::Blank));
+    assert_eq!(online(&open(&disks).unwrap()), [0, 1, 2]);
 }
 
 #[test]
