@@ -77,8 +77,8 @@ fn contenders_differ_in_settings_of_the_server_and_who_forgets_is_ranked_with_no
     for (from, to, wanted) in [
         (
             "wal_sync_method =",
-            "wal_sync_metod =",
-            "settings of `opened`: PostgreSQL does not take `wal_sync_metod = \"open_datasync\"`: unrecognized configuration parameter",
+            "wal_sync_way =",
+            "settings of `opened`: PostgreSQL does not take `wal_sync_way = \"open_datasync\"`: unrecognized configuration parameter",
         ),
         (
             "\"of\"",
@@ -119,9 +119,9 @@ fn a_library_has_pragmas_as_contenders_and_a_spelling_that_nobody_knows_is_asked
 
     let file = scene.write(
         "refused.toml",
-        &text.replace("synchronous = \"yes\"", "synchronus = \"1\""),
+        &text.replace("synchronous = \"yes\"", "synchronously = \"1\""),
     );
     let said = scene.lab(&["run", &file]);
-    let wanted = "settings of `yes`: SQLite has no pragma `synchronus`";
+    let wanted = "settings of `yes`: SQLite has no pragma `synchronously`";
     assert!(said.stderr.contains(wanted), "{}", said.stderr);
 }
