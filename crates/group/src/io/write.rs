@@ -3,12 +3,11 @@
 
 use spindle_sync::atomic::Ordering;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_catalog::{Sequence, Wish, WriteUnderWay};
-use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work, WriteSource};
+use spindle_device::{AlignedBuffer, DeviceError, Request, Work, WriteSource};
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Segment, Serving, TooFar, WritePlan};
 use spindle_format::ExtentCopy;
@@ -562,172 +561,6 @@ impl Core {
         (written, failed)
     }
 
-    /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
-    /// cannot do without, and that failed these blocks alone, serves on and has missed them: offline it
-    /// would take with it what another disk, which came back, does not have yet. Where an extent has no
-    /// copy the write failed, and no disk is given up for it: what the copies hold now is made
-    /// equal, so that two reads never see two answers. The last of `ranges` is what was to be
-    /// written, the others are gaps.
-    fn settle_failed_writes(
-        &self,
-        file: &File,
-        plan: &WritePlan,
-        ranges: &[(u64, u64)],
-        written: &Written,
-        failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<(), GroupError> {
-        let (first, end) = ranges[ranges.len() - 1];
-        // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
-        self.notice_offline();
-        let took: SmallVec<[Life; 4]> = (written.lives())
-            .filter(|life| !plan.missed.contains(&life.disk) && self.disks.is_current(*life))
-            .collect();
-        let on: SmallVec<[DiskNumber; 4]> = took.iter().map(|life| life.disk).collect();
-        let lost = self.without_copy(file, &file.map.read(), (first, end), &on)?;
-        if let Some(segment) = lost {
-            if file.is_mirrored() {
-                let _change = self.change_inside();
-                let apply = &mut |edit| self.catalog.apply(edit);
-                self.dirty.doubt(file.id, ranges, apply);
-                if let Some(journal) = self.journal() {
-                    journal.compare_everything();
-                }
-            }
-            let equal = self.make_equal(file, first, end);
-            if !file.moving.is_empty() {
-                // Whoever copies extents elsewhere was told before their copies changed again.
-                self.note_moving(file, first, end);
-            }
-            equal?;
-            let error = self.refuse_failed(file, &segment, failed);
-            self.take_removed_offline(failed)?;
-            return Err(error);
-        }
-        let borne = self.borne_of(failed);
-        let (gone, reasons): (SmallVec<[DiskNumber; 2]>, SmallVec<[&DeviceError; 2]>) = (failed
-            .iter())
-        .filter(|(disk, _)| !borne.contains(disk))
-        .map(|(disk, error)| (*disk, error))
-        .unzip();
-        if let Some(reason) = reasons.first() {
-            self.take_offline(&gone, &reason.to_string())?;
-            let _change = self.change_inside();
-            let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(file, ranges, &gone, apply);
-        }
-        // Another copy has it, and the resync brings it to these when they take it.
-        self.note_missed(file, ranges, &borne);
-        if !took.iter().all(|life| self.disks.is_current(*life))
-            && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
-        {
-            return Err(self.refuse_failed(file, &segment, failed));
-        }
-        Ok(())
-    }
-
-    /// The write has failed: the next sync tells it, too.
-    fn refuse_failed(
-        &self,
-        file: &File,
-        segment: &Segment,
-        failed: &[(DiskNumber, DeviceError)],
-    ) -> GroupError {
-        let index = segment.index;
-        let (disk, reason) = failure_of(segment, failed);
-        let message = format!("no copy of extent {index} of file {} took a write", file.id);
-        let error = GroupError::new(GroupErrorKind::Io, message)
-            .during(Operation::Write)
-            .of_file(file.id)
-            .in_extent(index)
-            .at_offset(segment.at_block * BLOCK_SIZE_BYTES)
-            .on_disk(*disk)
-            .because(reason.clone());
-        self.owe_error(file, &error);
-        let event = Event::new(EventKind::WriteFailed, error.report()).file(file.id);
-        self.event(event.disk(*disk));
-        error
-    }
-
-    /// Which of the disks that failed a write serve on: those that failed these blocks alone, and that
-    /// the group cannot do without beside all of them that go.
-    fn borne_of(&self, failed: &[(DiskNumber, DeviceError)]) -> SmallVec<[DiskNumber; 2]> {
-        let (of_place, others): (Vec<_>, Vec<_>) =
-            (failed.iter()).partition(|(_, error)| is_of_place(error));
-        let mut going: BTreeSet<DiskNumber> = others.iter().map(|(disk, _)| *disk).collect();
-        let mut borne = SmallVec::new();
-        for (disk, _) in of_place {
-            going.insert(*disk);
-            if !self.membership.can_do_without(&going) && self.may_miss_blocks() {
-                going.remove(disk);
-                borne.push(*disk);
-            }
-        }
-        borne
-    }
-
-    /// Whether a disk may miss blocks and serve on beside others that lack something of a region: rows
-    /// that cannot list blocks would call all of it stale on each of them.
-    pub(super) fn may_miss_blocks(&self) -> bool {
-        self.have_rows_list().is_ok()
-    }
-
-    /// Whether a disk that did not take some blocks serves on: its others are well, and what they hold
-    /// the group may have nowhere else.
-    pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
-        is_of_place(error) && !(self.membership).can_do_without(&BTreeSet::from([disk]))
-    }
-
-    /// A disk that took the write has lost it since, and whoever noted that took these copies for good
-    /// ones, which have failed it. Where no copy is better theirs count, as they were; a part of which
-    /// that is so, where there is one.
-    #[cold]
-    fn keep_where_lost(
-        &self,
-        file: &File,
-        ranges: &[(u64, u64)],
-        failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<Option<Segment>, GroupError> {
-        self.notice_offline();
-        let mut kept = None;
-        let _change = self.change_inside();
-        let map = file.map.read();
-        for (first, end) in ranges {
-            plan::segments::<TooFar>(&map, *first, *end, |segment| {
-                let blocks = (segment.at_block, segment.at_block + segment.blocks);
-                let copies = segment.extent.iter().flat_map(|extent| extent.present());
-                let disks: SmallVec<[DiskNumber; 4]> = copies.map(ExtentCopy::disk).collect();
-                for (own, _) in failed.iter().filter(|(own, _)| disks.contains(own)) {
-                    let others: SmallVec<[DiskNumber; 4]> =
-                        disks.iter().copied().filter(|disk| disk != own).collect();
-                    if self.dirty.keep_least_stale(file.id, blocks, *own, &others) {
-                        kept = Some(*segment);
-                    }
-                }
-                Ok(())
-            })
-            .map_err(|TooFar| GroupError::too_far())?;
-        }
-        drop(map);
-        self.name_only_stale(file);
-        Ok(kept)
-    }
-
-    /// Disks that were removed go offline where the group can do without, though nobody else has
-    /// what was to be written: what they held and no flush had covered, of whatever file, is lost
-    /// for certain, and only an outage tells it.
-    fn take_removed_offline(&self, failed: &[(DiskNumber, DeviceError)]) -> Result<(), GroupError> {
-        if self.membership.redundancy() == Redundancy::External {
-            return Ok(());
-        }
-        for (disk, error) in failed {
-            let can_do_without = || (self.membership).can_do_without(&BTreeSet::from([*disk]));
-            if error.kind == DeviceErrorKind::Gone && can_do_without() {
-                self.take_offline(&[*disk], &error.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Remembers that nothing was written, because the extent has no copy online.
     pub(super) fn write_failed_everywhere(&self, file: &File, index: u32) -> GroupError {
         let message = format!("extent {index} of file {} has no copy online", file.id);
@@ -841,28 +674,7 @@ impl Core {
     }
 }
 
-/// Whether a disk's other blocks are well.
-const fn is_of_place(error: &DeviceError) -> bool {
-    matches!(
-        error.kind,
-        DeviceErrorKind::Medium | DeviceErrorKind::NoSpace
-    )
-}
-
-/// Which disk failed the write of these blocks, and how: one that has a copy of them, because a
-/// write of many extents may have failed elsewhere first.
-fn failure_of<'a>(
-    segment: &Segment,
-    failed: &'a [(DiskNumber, DeviceError)],
-) -> &'a (DiskNumber, DeviceError) {
-    let has_copy = |disk: DiskNumber| {
-        let extent = segment.extent.as_ref();
-        extent.is_some_and(|extent| extent.present().any(|copy| copy.disk() == disk))
-    };
-    let own = failed.iter().find(|(disk, _)| has_copy(*disk));
-    own.unwrap_or(&failed[0])
-}
-
+mod settling;
 mod taken;
 #[cfg(test)]
 mod tests;

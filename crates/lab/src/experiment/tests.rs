@@ -455,8 +455,8 @@ fn a_contender_that_says_what_it_cannot_have_is_refused_by_name_and_value() {
             "`other` differs from `ext4` in nothing but its name",
         ),
         (
-            "[{ storage = \"ext4\", setings = { a = \"b\" } }]",
-            "unknown field `setings`, expected one of `name`, `storage`, `settings`, `options`; did you mean settings?",
+            "[{ storage = \"ext4\", setting = { a = \"b\" } }]",
+            "unknown field `setting`, expected one of `name`, `storage`, `settings`, `options`; did you mean settings?",
         ),
         ("[{ name = \"x\" }]", "missing field `storage`"),
         (

@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_text_is_shortened_by_whole_characters_and_a_short_one_stays() {
         assert_eq!(shortened("short", 5), "short");
-        assert_eq!(shortened("longer", 5), "longe");
+        assert_eq!(shortened("longer", 4), "long");
         assert_eq!(shortened("éé", 3), "é");
         assert_eq!(shortened("\"\"", 3), "\"");
     }
