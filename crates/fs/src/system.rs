@@ -9,7 +9,7 @@ use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
+use spindle_sync::level::{DeepMutex, DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::behind::Behind;
@@ -79,7 +79,10 @@ pub(crate) struct Core {
     pub(crate) changes_count: AtomicU64,
     pub(crate) quiet: LeafMutex<Quiet>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
-    pub(crate) inherits: bool,
+    /// Until no mount is left.
+    pub(crate) inherits: AtomicBool,
+    /// So many mounts are there.
+    pub(crate) kernels_count: DeepMutex<u64, levels::Kernels>,
     /// Files without a name of which only the kernel knows whether they are in use.
     pub(crate) doubtful_orphans: LeafMutex<BTreeSet<FileId>>,
     /// Whether reads verify the pages of databases.
@@ -181,7 +184,8 @@ impl FileSystem {
             aged_ms: LeafMutex::new(None),
             changes_count: AtomicU64::new(0),
             quiet: LeafMutex::default(),
-            inherits,
+            inherits: AtomicBool::new(inherits),
+            kernels_count: DeepMutex::default(),
             doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
             behind: Behind::default(),
@@ -284,7 +288,9 @@ impl Core {
     pub(crate) fn get_or_load(&self, id: FileId) -> FsResult<(Arc<Node>, bool)> {
         let mut was_parked = false;
         let node = self.nodes.get_or_load(id, || {
-            let node = Node::load(&self.group, id, self.inherits)?;
+            // Under the shard's lock: whoever ends the inheritance looks at its nodes afterwards.
+            let inherits = self.inherits.load(Ordering::Acquire);
+            let node = Node::load(&self.group, id, inherits)?;
             was_parked = self.take_parked(&node);
             Ok(node)
         })?;

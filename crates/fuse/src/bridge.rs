@@ -307,6 +307,14 @@ impl Service for Bridge {
     fn panicked(&self) {
         self.die_at_half();
     }
+
+    fn begun(&self) {
+        self.file_system.begin_kernel();
+    }
+
+    fn ended(&self) {
+        self.file_system.end_kernel();
+    }
 }
 
 /// Whether the answer says what bytes a file has, or that something has changed.
