@@ -12,7 +12,7 @@ use crate::system::{Core, FileSystem};
 
 /// An open file: keeps an unlinked one alive until every handle is gone.
 pub struct Handle {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     pub(crate) node: Arc<Node>,
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) inherits: AtomicBool,
     /// So many mounts are there.
     pub(crate) kernels_count: DeepMutex<u64, levels::Kernels>,
+    /// How often a front door was told to forget attributes.
+    pub(crate) forgettings_count: AtomicU64,
     /// Files without a name of which only the kernel knows whether they are in use.
     pub(crate) doubtful_orphans: LeafMutex<BTreeSet<FileId>>,
     /// Whether reads verify the pages of databases.
@@ -186,6 +188,7 @@ impl FileSystem {
             quiet: LeafMutex::default(),
             inherits: AtomicBool::new(inherits),
             kernels_count: DeepMutex::default(),
+            forgettings_count: AtomicU64::new(0),
             doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
             behind: Behind::default(),
@@ -207,7 +210,20 @@ impl FileSystem {
         &self.core.group
     }
 
-    /// What `stat` shows.
+    /// The permission bits alone, for somebody who does not tell the kernel of them.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn permissions(&self, id: FileId) -> FsResult<u16> {
+        let node = self.core.node(id)?;
+        let state = node.state.lock();
+        if state.removed {
+            return Err(FsError::NotFound);
+        }
+        Ok(state.inode.permissions)
+    }
+
+    /// What `stat` shows. Whoever it is may keep it, see [`crate::Handle::forget_attributes`].
     ///
     /// # Errors
     /// [`FsError::NotFound`], or what the group says.
