@@ -591,6 +591,15 @@ impl Mount {
         }
     }
 
+    /// Makes the kernel forget a file's attributes alone, after they changed by another door. It waits for
+    /// no page and no request.
+    ///
+    /// # Errors
+    /// What the kernel answered; a file that it does not know is no error.
+    pub fn forget_attributes(&self, id: FileId) -> Result<(), Errno> {
+        Stale::Attributes(id).forget(&self.descriptors[0])
+    }
+
     /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,
     /// after it changed by another door. With the write-back cache this is also the way to show
     /// a new size of a file that nobody has open. Never from a worker.
