@@ -338,6 +338,44 @@ fn a_reader_on_a_mount_sees_what_a_client_wrote_after_it() {
     assert!(!place.path("socket").exists(), "it ended with the group");
 }
 
+#[test]
+fn who_asks_on_a_mount_for_the_times_and_the_space_of_a_volume_sees_what_a_client_wrote() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    place.tell(["volume", "create", "data:/disk", "--size", "1M"]);
+    place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
+    let path = place.mount_point().join("disk");
+    let mut client = Client::connect(&place.path("socket"));
+    let seen = || {
+        let status = std::fs::metadata(&path).unwrap();
+        let modified = (status.mtime(), status.mtime_nsec());
+        let changed = (status.ctime(), status.ctime_nsec());
+        (modified, changed, status.blocks())
+    };
+    // So many that the kernel has no page of it left, and is told of no further write of bytes.
+    for _ in 0..100 {
+        client.write(0, &[1; 4096]);
+    }
+    let mut before = seen();
+    for block in 1..5 {
+        // More than the clock of times takes for a tick.
+        std::thread::sleep(Duration::from_millis(20));
+        client.write(block * 4096, &[1; 4096]);
+        let after = seen();
+        assert!(after.0 > before.0, "mtime: {before:?}, then {after:?}");
+        assert!(after.1 > before.1, "ctime: {before:?}, then {after:?}");
+        assert!(after.2 >= before.2, "blocks: {before:?}, then {after:?}");
+        before = after;
+    }
+    drop(client);
+    wait_until_left(&place);
+    place.umount();
+}
+
 /// What was put in the socket's place is not believed to let in whom it likes.
 #[test]
 fn a_socket_that_somebody_put_in_the_place_of_another_gives_nobody_access() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spindle_base::FileId;
+use spindle_sync::atomic::Ordering;
 
 use crate::error::{FsError, FsResult};
 use crate::kept::KeptBytes;
@@ -11,7 +12,7 @@ use crate::system::{Core, FileSystem};
 
 /// An open file: keeps an unlinked one alive until every handle is gone.
 pub struct Handle {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     pub(crate) node: Arc<Node>,
 }
 
@@ -106,5 +107,52 @@ impl FileSystem {
         if lost {
             self.core.remove_lost(&node);
         }
+    }
+
+    /// A mount begins to use the files. It holds references by [`FileSystem::remember`] until
+    /// [`FileSystem::end_kernel`].
+    pub fn begin_kernel(&self) {
+        *self.core.kernels_count.lock() += 1;
+    }
+
+    /// A mount has ended, and nobody serves requests of it any more. The kernel does not say what it
+    /// lets go of then. So where it was the last one nobody holds references, those that the kernel
+    /// was given by an earlier process included, and what has no name and no handle is removed.
+    pub fn end_kernel(&self) {
+        let lost = {
+            let mut count = self.core.kernels_count.lock();
+            *count = count.saturating_sub(1);
+            // Held on, so that the next mount begins after this.
+            if *count > 0 {
+                return;
+            }
+            self.core.forget_references()
+        };
+        for id in lost {
+            if let Some(node) = self.core.nodes.get(id) {
+                self.core.remove_lost(&node);
+            }
+        }
+        for id in self.doubtful_orphans() {
+            self.disinherit(id);
+        }
+    }
+}
+
+impl Core {
+    /// Has every node forget the kernel's references; those that nobody can reach now.
+    fn forget_references(&self) -> Vec<FileId> {
+        // First, so that a node which is loaded now and is not found below inherits nothing.
+        self.inherits.store(false, Ordering::Release);
+        let mut lost = Vec::new();
+        self.nodes.each(&mut |node| {
+            let mut state = node.state.lock();
+            state.kernel_count = 0;
+            state.inherited = false;
+            if state.is_lost() {
+                lost.push(node.id);
+            }
+        });
+        lost
     }
 }

@@ -48,6 +48,7 @@ mod space;
 mod sync;
 mod system;
 mod template;
+mod told;
 mod verify;
 
 pub use activity::FileActivity;
@@ -62,3 +63,4 @@ pub use redundancy::Converted;
 pub use space::Space;
 pub use system::FileSystem;
 pub use template::{Caching, Template, TemplateCaching};
+pub use told::Forgetting;

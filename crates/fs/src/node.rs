@@ -21,6 +21,7 @@ use crate::directory::Listing;
 use crate::error::{FsError, FsResult, corrupt_inode};
 use crate::kept::KeptBytes;
 use crate::levels;
+use crate::told::ToldAttributes;
 use crate::verify::PageWatch;
 
 /// Where a node was last found: the directory, and the name in it.
@@ -240,6 +241,8 @@ pub(crate) struct Node {
     pub(crate) unwritten: Unwritten,
     /// Whether a front door keeps bytes of it.
     pub(crate) kept: Arc<KeptBytes>,
+    /// Whether a front door keeps its attributes.
+    pub(crate) told: ToldAttributes,
     used: AtomicBool,
 }
 
@@ -260,12 +263,11 @@ impl Node {
         inherited: bool,
     ) -> Self {
         let orphan = inode.links_count == 0;
-        let node = Self::with_state(id, inode, file, orphan);
+        let node = Self::with_state(id, inode, file, orphan, inherited);
         {
             // Its rows are up to date, but the batch that has them may not be durable yet: it can
             // have been evicted meanwhile. So the first fsync asks for a commit.
             let mut state = node.state.lock();
-            state.inherited = inherited;
             state.touch(true);
             state.written_version = state.version;
         }
@@ -274,7 +276,7 @@ impl Node {
 
     /// A node that is new: nothing of it is in the catalog, its contents are empty.
     pub(crate) fn fresh(id: FileId, inode: Inode, file: Option<Arc<File>>) -> Self {
-        let node = Self::with_state(id, inode, file, false);
+        let node = Self::with_state(id, inode, file, false, false);
         {
             let mut state = node.state.lock();
             state.clean_beyond_end = true;
@@ -284,7 +286,13 @@ impl Node {
         node
     }
 
-    fn with_state(id: FileId, inode: Inode, file: Option<Arc<File>>, orphan: bool) -> Self {
+    fn with_state(
+        id: FileId,
+        inode: Inode,
+        file: Option<Arc<File>>,
+        orphan: bool,
+        inherited: bool,
+    ) -> Self {
         Self {
             id,
             kind: inode.kind,
@@ -297,7 +305,7 @@ impl Node {
                 inode,
                 kernel_count: 0,
                 handles_count: 0,
-                inherited: false,
+                inherited,
                 touched: None,
                 removed: false,
                 orphan,
@@ -315,6 +323,7 @@ impl Node {
             pages: PageWatch::default(),
             unwritten: Unwritten::default(),
             kept: Arc::new(KeptBytes::new()),
+            told: ToldAttributes::new(inherited),
             used: AtomicBool::new(true),
         }
     }
@@ -345,8 +354,9 @@ impl Node {
         Ok(())
     }
 
-    /// What `stat` shows.
+    /// What `stat` shows, for somebody who may keep it.
     pub(crate) fn attributes(&self, group: &Group) -> FsResult<Attributes> {
+        self.told.note();
         let mut attributes = {
             let state = self.state.lock();
             if state.removed {

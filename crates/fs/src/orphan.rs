@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spindle_base::FileId;
 use spindle_catalog::{Edit, Table, file_key};
 use spindle_group::Wish;
+use spindle_sync::atomic::Ordering;
 
 use crate::error::{FsError, FsResult};
 use crate::node::{Node, State};
@@ -119,7 +120,7 @@ impl Core {
     /// Removes what a crash left without a name. A file that cannot be removed stays, with a
     /// warning: it costs space, refusing to open would cost everything.
     pub(crate) fn remove_orphans(&self) -> FsResult<()> {
-        if self.inherits {
+        if self.inherits.load(Ordering::Acquire) {
             return self.keep_orphans();
         }
         let mut ids = Vec::new();

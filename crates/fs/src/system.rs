@@ -9,7 +9,7 @@ use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
+use spindle_sync::level::{DeepMutex, DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::behind::Behind;
@@ -79,7 +79,12 @@ pub(crate) struct Core {
     pub(crate) changes_count: AtomicU64,
     pub(crate) quiet: LeafMutex<Quiet>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
-    pub(crate) inherits: bool,
+    /// Until no mount is left.
+    pub(crate) inherits: AtomicBool,
+    /// So many mounts are there.
+    pub(crate) kernels_count: DeepMutex<u64, levels::Kernels>,
+    /// How often a front door was told to forget attributes.
+    pub(crate) forgettings_count: AtomicU64,
     /// Files without a name of which only the kernel knows whether they are in use.
     pub(crate) doubtful_orphans: LeafMutex<BTreeSet<FileId>>,
     /// Whether reads verify the pages of databases.
@@ -181,7 +186,9 @@ impl FileSystem {
             aged_ms: LeafMutex::new(None),
             changes_count: AtomicU64::new(0),
             quiet: LeafMutex::default(),
-            inherits,
+            inherits: AtomicBool::new(inherits),
+            kernels_count: DeepMutex::default(),
+            forgettings_count: AtomicU64::new(0),
             doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
             behind: Behind::default(),
@@ -203,7 +210,20 @@ impl FileSystem {
         &self.core.group
     }
 
-    /// What `stat` shows.
+    /// The permission bits alone, for somebody who does not tell the kernel of them.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], or what the group says.
+    pub fn permissions(&self, id: FileId) -> FsResult<u16> {
+        let node = self.core.node(id)?;
+        let state = node.state.lock();
+        if state.removed {
+            return Err(FsError::NotFound);
+        }
+        Ok(state.inode.permissions)
+    }
+
+    /// What `stat` shows. Whoever it is may keep it, see [`crate::Handle::forget_attributes`].
     ///
     /// # Errors
     /// [`FsError::NotFound`], or what the group says.
@@ -284,7 +304,9 @@ impl Core {
     pub(crate) fn get_or_load(&self, id: FileId) -> FsResult<(Arc<Node>, bool)> {
         let mut was_parked = false;
         let node = self.nodes.get_or_load(id, || {
-            let node = Node::load(&self.group, id, self.inherits)?;
+            // Under the shard's lock: whoever ends the inheritance looks at its nodes afterwards.
+            let inherits = self.inherits.load(Ordering::Acquire);
+            let node = Node::load(&self.group, id, inherits)?;
             was_parked = self.take_parked(&node);
             Ok(node)
         })?;

@@ -31,6 +31,7 @@ use crate::abi::{InHeader, Opcode, UNIQUE_RESENT};
 use crate::errno::errno_of;
 use crate::notices::Dropped;
 use crate::session::{MountOptions, Service};
+use crate::stale::Stale;
 use crate::transport::Transport;
 use changes::{bytes_changed_by, changed_by, changes_what_the_kernel_keeps};
 use handles::Handles;
@@ -57,6 +58,11 @@ pub(crate) enum Answer {
     Structure(Structure),
     /// The same, when the kernel has dropped what it keeps of a file.
     After(Dropped, Structure),
+    /// One that has attributes of a file, for a kernel that does not know the file, or had it changed.
+    /// Of others it drops what it asked for before it was told to forget them.
+    Told(FileId, Structure),
+    /// So many bytes of the transport's payload, which have attributes of these files.
+    Entries(Vec<FileId>, usize),
     /// Bytes of any length.
     Bytes(Vec<u8>),
     /// So many bytes of the transport's payload.
@@ -86,6 +92,10 @@ impl Structure {
 impl Answer {
     fn structure<S: IntoBytes + Immutable>(value: &S) -> Self {
         Self::Structure(Structure::of(value))
+    }
+
+    fn told<S: IntoBytes + Immutable>(id: FileId, value: &S) -> Self {
+        Self::Told(id, Structure::of(value))
     }
 }
 
@@ -197,6 +207,21 @@ impl Bridge {
         Err(refusal)
     }
 
+    /// The kernel has been told attributes. Where it was told to forget some since the request came they
+    /// may be older than that, and it does not see it everywhere: of a file that it did not know yet, or
+    /// where it is told of a change of its own, it keeps them. So it forgets them again, which a thread
+    /// sees to: of a file that nobody has open the kernel may wait for its end.
+    fn forget_overtaken<T: Transport>(
+        &self,
+        forgettings_count: u64,
+        told: impl FnOnce() -> Vec<FileId>,
+        transport: &T,
+    ) {
+        if self.file_system.forgettings_count() != forgettings_count {
+            transport.forget_soon(told().into_iter().map(Stale::Attributes).collect());
+        }
+    }
+
     fn dispatch<T: Transport>(
         &self,
         header: &InHeader,
@@ -279,6 +304,7 @@ impl Service for Bridge {
     ) -> Result<(), Errno> {
         let unique = header.unique & !UNIQUE_RESENT;
         let group = self.file_system.group();
+        let forgettings_count = self.file_system.forgettings_count();
         let is_resent = header.unique & UNIQUE_RESENT != 0;
         let served = if is_resent && group.is_done(unique) {
             self.answer_again(header, transport, worker)
@@ -296,6 +322,16 @@ impl Service for Bridge {
             Ok(Answer::Structure(structure)) => {
                 transport.answer(0, &structure.bytes[..structure.length_bytes])
             }
+            Ok(Answer::Told(id, structure)) => {
+                let answered = transport.answer(0, &structure.bytes[..structure.length_bytes]);
+                self.forget_overtaken(forgettings_count, || vec![id], transport);
+                answered
+            }
+            Ok(Answer::Entries(told, length_bytes)) => {
+                let answered = transport.answer_payload(length_bytes);
+                self.forget_overtaken(forgettings_count, || told, transport);
+                answered
+            }
             Ok(Answer::After(dropped, structure)) => {
                 transport.answer_after(dropped, &structure.bytes[..structure.length_bytes])
             }
@@ -306,6 +342,14 @@ impl Service for Bridge {
 
     fn panicked(&self) {
         self.die_at_half();
+    }
+
+    fn begun(&self) {
+        self.file_system.begin_kernel();
+    }
+
+    fn ended(&self) {
+        self.file_system.end_kernel();
     }
 }
 

@@ -10,7 +10,7 @@
 //! megabytes as there are workers, and each would come from beyond the processor's cache.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -95,6 +95,11 @@ impl DeviceTransport {
             request_length_bytes: 0,
             unique: 0,
         }
+    }
+
+    /// What it reads requests from.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
     fn give_back(&mut self) {

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,6 +106,12 @@ pub(crate) trait Service: Send + Sync + 'static {
 
     /// Serving a request panicked, and it was answered with an error.
     fn panicked(&self) {}
+
+    /// Before the first request is served.
+    fn begun(&self) {}
+
+    /// The kernel has ended the mount, and the last request of it was served.
+    fn ended(&self) {}
 }
 
 /// Workers that have not ended yet.
@@ -269,30 +275,36 @@ impl Mount {
             dirty_bytes_max: AtomicU64::new(0),
         };
         let service = Arc::new(service);
+        service.begun();
+        let serving_count = Arc::new(AtomicUsize::new(workers_count));
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
             let service = Arc::clone(&service);
             let counters = mount.counters.clone();
             let alive = Arc::clone(&mount.alive);
             let workers_gate = Arc::clone(&gate);
-            let transport = DeviceTransport::new(
+            let mut transport = DeviceTransport::new(
                 Arc::clone(descriptor),
                 Arc::clone(&answer_buffers),
                 notices.clone(),
             );
             let told_at_end = notices.clone();
+            let serving_count = Arc::clone(&serving_count);
             *alive.count.lock() += 1;
             let spawned = thread::Builder::new()
                 .name(format!("fuse-{index}"))
                 .spawn(move || {
                     work(
                         &*service,
-                        transport,
+                        &mut transport,
                         counters.worker(index),
                         &workers_gate,
                         index,
                     );
                     workers_gate.close();
+                    if serving_count.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        end_service(&*service, transport.descriptor());
+                    }
                     let mut count = alive.count.lock();
                     *count -= 1;
                     if *count == 0 {
@@ -579,6 +591,15 @@ impl Mount {
         }
     }
 
+    /// Makes the kernel forget a file's attributes alone, after they changed by another door. It waits for
+    /// no page and no request.
+    ///
+    /// # Errors
+    /// What the kernel answered; a file that it does not know is no error.
+    pub fn forget_attributes(&self, id: FileId) -> Result<(), Errno> {
+        Stale::Attributes(id).forget(&self.descriptors[0])
+    }
+
     /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,
     /// after it changed by another door. With the write-back cache this is also the way to show
     /// a new size of a file that nobody has open. Never from a worker.
@@ -656,7 +677,7 @@ fn agree(
 /// Serves requests until the mount ends.
 fn work<S: Service>(
     service: &S,
-    mut transport: DeviceTransport,
+    transport: &mut DeviceTransport,
     counters: &WorkerCounters,
     gate: &Gate,
     worker: usize,
@@ -685,7 +706,7 @@ fn work<S: Service>(
         counters.count(header.opcode);
         let start = Instant::now();
         let served = catch_unwind(AssertUnwindSafe(|| {
-            service.serve(&header, &mut transport, worker)
+            service.serve(&header, transport, worker)
         }));
         let answered = served.unwrap_or_else(|_| {
             counters.count_panic();
@@ -709,6 +730,18 @@ fn work<S: Service>(
                 tracing::error!(opcode = header.opcode, %error, "the kernel refused an answer");
             }
         }
+    }
+}
+
+/// The last worker has ended, and nobody takes the mount for over yet who could make another one. Where
+/// it is left to another process, or a worker could not be started, it has not ended.
+fn end_service<S: Service>(service: &S, descriptor: BorrowedFd<'_>) {
+    if !has_ended(descriptor) {
+        return;
+    }
+    let ended = catch_unwind(AssertUnwindSafe(|| service.ended()));
+    if ended.is_err() {
+        service.panicked();
     }
 }
 

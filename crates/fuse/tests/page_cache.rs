@@ -7,11 +7,13 @@ mod support;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use spindle_base::FileId;
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, OpenDisk, Request, UringDisks, Work};
 use spindle_fuse::{MountOptions, NoticesProgram};
 use support::Mounted;
@@ -175,5 +177,39 @@ fn who_reads_through_the_page_cache_sees_what_was_written_past_it_asynchronously
             seen.sum::<usize>()
         });
         assert_eq!(old_count, 0, "blocks that were old");
+    });
+}
+
+/// The kernel forgets the attributes of what a program writes past its cache when it sends an
+/// asynchronous write, and not afterwards: what somebody asks for in between would stay.
+#[test]
+fn who_asks_for_the_times_of_a_file_sees_an_asynchronous_write_past_the_cache() {
+    in_both_modes(|mounted| {
+        let path = mounted.root.join("data");
+        fs::write(&path, vec![0; BLOCK_BYTES * 64]).unwrap();
+        let id = FileId(fs::metadata(&path).unwrap().ino());
+        let writer = UringDisks::new().unwrap();
+        let slot = writer.try_attach(OpenDisk::open(&path).unwrap()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let old_count = thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        fs::metadata(&path).unwrap();
+                    }
+                });
+            }
+            let _over = Over(&is_over);
+            let is_old = (1..=ROUNDS).map(|round| {
+                // More than the clock of times takes for a tick.
+                thread::sleep(Duration::from_millis(5));
+                write_blocks(&writer, slot, 0..BLOCKS, round);
+                let seen = fs::metadata(&path).unwrap();
+                let there = mounted.file_system.attributes(id).unwrap().modified;
+                (seen.mtime(), seen.mtime_nsec()) != (there.seconds, i64::from(there.nanoseconds))
+            });
+            is_old.filter(|is_old| *is_old).count()
+        });
+        assert_eq!(old_count, 0, "times that were old");
     });
 }

@@ -32,6 +32,9 @@ pub trait KernelCache: Send + Sync + std::fmt::Debug {
     /// Bytes of the file were changed here: readers are to see them. Whether all that is kept of it was
     /// forgotten in time; else it is soon.
     fn bytes_changed(&self, id: FileId) -> bool;
+    /// Attributes of the file were changed here: who asks for them is to be told anew. Whether what is kept
+    /// of them was forgotten.
+    fn attributes_changed(&self, id: FileId) -> bool;
     /// The entry `name` of `parent` means something else now.
     fn entry_changed(&self, parent: FileId, name: &OsStr);
 }

@@ -468,6 +468,17 @@ impl KernelCache for Mounts {
         has_forgotten
     }
 
+    fn attributes_changed(&self, id: FileId) -> bool {
+        let mut has_forgotten = true;
+        for served in self.list() {
+            if let Err(error) = served.mount.forget_attributes(id) {
+                tracing::debug!(%id, %error, "the kernel did not forget a file's attributes");
+                has_forgotten = false;
+            }
+        }
+        has_forgotten
+    }
+
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
         for served in self.list() {
             if let Err(error) = served.mount.invalidate_entry(parent, name.as_bytes()) {

@@ -62,6 +62,67 @@ fn the_kernels_references_keep_an_unlinked_file_until_they_are_forgotten() {
 }
 
 #[test]
+fn the_end_of_the_last_mount_ends_the_kernels_references_and_not_the_handles() {
+    let fixture = Fixture::plain();
+    let fs = fixture.fs();
+    fs.begin_kernel();
+    fs.begin_kernel();
+    let (forgotten, named) = (
+        fixture.make(ROOT, "a").id(),
+        fixture.make(ROOT, "named").id(),
+    );
+    let open = fixture.make(ROOT, "b");
+    for id in [forgotten, named, open.id()] {
+        fs.remember(id, 3);
+    }
+    for gone in ["a", "b"] {
+        fs.unlink(ROOT, name(gone), fixture.now()).unwrap();
+    }
+    fs.end_kernel();
+    assert_eq!(class(&fs.attributes(forgotten)), "ok", "a mount is left");
+    fs.end_kernel();
+    assert_eq!(class(&fs.attributes(forgotten)), "not found");
+    assert!(fs.group().file(forgotten).is_none());
+    assert_eq!(fs.attributes(open.id()).unwrap().links_count, 0);
+    let id = open.id();
+    drop(open);
+    assert_eq!(class(&fs.attributes(id)), "not found");
+    fs.unlink(ROOT, name("named"), fixture.now()).unwrap();
+    assert_eq!(class(&fs.attributes(named)), "not found");
+    fixture.check();
+}
+
+#[test]
+fn what_was_inherited_from_an_earlier_process_ends_with_the_mount_too() {
+    let mut fixture = Fixture::plain();
+    fixture.keep();
+    let [orphan, named, later] = ["orphan", "named", "later"].map(|text| {
+        let handle = fixture.make(ROOT, text);
+        fixture.write(&handle, 0, &[7; 4096]);
+        handle.id()
+    });
+    fixture.fs().sync().unwrap();
+    fixture.kill();
+    let fs = fixture.fs();
+    fs.begin_kernel();
+    for gone in ["orphan", "named"] {
+        fs.unlink(ROOT, name(gone), fixture.now()).unwrap();
+    }
+    assert_eq!(fs.doubtful_orphans(), [orphan, named]);
+    // One was known by this process, too.
+    fs.remember(named, 1);
+    fs.end_kernel();
+    assert_eq!(fs.doubtful_orphans(), []);
+    for id in [orphan, named] {
+        assert!(fs.group().file(id).is_none());
+    }
+    // Loaded by now or not, it is nobody's heritage any more.
+    fs.unlink(ROOT, name("later"), fixture.now()).unwrap();
+    assert!(fs.group().file(later).is_none());
+    fixture.check();
+}
+
+#[test]
 fn a_file_without_a_name_gets_one_by_a_link() {
     let mut fixture = Fixture::plain();
     let (attributes, handle) = fixture

@@ -60,12 +60,12 @@ pub(super) fn to_abi(attributes: &Attributes) -> abi::Attributes {
     }
 }
 
-fn answer(attributes: &Attributes) -> Answer {
-    Answer::structure(&abi::AttributesOut {
+fn out(attributes: &Attributes) -> abi::AttributesOut {
+    abi::AttributesOut {
         valid_s: VALID_S,
         attributes: to_abi(attributes),
         ..abi::AttributesOut::default()
-    })
+    }
 }
 
 const fn statx_time(time: Time) -> StatxTime {
@@ -121,7 +121,8 @@ fn change_of(request: &SetAttributesIn, now: Time) -> AttributeChange {
 
 impl Bridge {
     pub(super) fn get_attributes(&self, header: &InHeader) -> Served {
-        Ok(answer(&self.file_system.attributes(node(header))?))
+        let found = self.file_system.attributes(node(header))?;
+        Ok(Answer::structure(&out(&found)))
     }
 
     pub(super) fn set_attributes<T: Transport>(&self, header: &InHeader, transport: &T) -> Served {
@@ -131,7 +132,7 @@ impl Bridge {
         let changed = self
             .file_system
             .set_attributes(node(header), &change, now)?;
-        Ok(answer(&changed))
+        Ok(Answer::told(changed.id, &out(&changed)))
     }
 
     /// Beyond `GETATTR` it shows when a file was made.

@@ -54,6 +54,7 @@ impl Bridge {
                 .read_directory(node(header), request.offset_bytes, most.max(1))?;
         let out = transport.payload(room).ok_or(Errno::INVAL)?;
         let mut used = 0;
+        let mut told = Vec::new();
         for entry in &entries {
             if used + record_bytes(entry.name.len(), plus) > room {
                 break;
@@ -66,11 +67,12 @@ impl Bridge {
             let special = entry.name == b"." || entry.name == b"..";
             // Removed since it was listed: without attributes the kernel asks by name.
             let found = (!special).then(|| self.file_system.attributes(entry.id).ok());
-            let attributes = found
-                .flatten()
-                .map_or(unknown, |attributes| self.entry(&attributes));
+            let attributes = found.flatten().map_or(unknown, |attributes| {
+                told.push(attributes.id);
+                self.entry(&attributes)
+            });
             used = put(out, used, entry, Some(&attributes));
         }
-        Ok(Answer::Payload(used))
+        Ok(Answer::Entries(told, used))
     }
 }

@@ -11,6 +11,7 @@ use spindle_fs::{
     Asked, AttributeChange, Attributes, Caching, Forgotten, FsError, FsResult, Handle, Time,
 };
 
+use super::privileges::forget_attributes;
 use super::{
     Answer, Bridge, Refusal, Served, Structure, arguments, name, node, now, owner, permissions,
 };
@@ -27,6 +28,19 @@ use crate::transport::Transport;
 const COPY_MAX_BYTES: u64 = 64 << 20;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
+
+/// After a write past the kernel's cache, also one that failed, which may have left a part. Of an
+/// asynchronous one the kernel forgets the attributes when it sends it, and keeps what it is told of
+/// them from then on. The kernel waits for nothing where it forgets attributes alone.
+fn forget_told_attributes<T: Transport>(handle: &Handle, transport: &T) {
+    let Some(forgetting) = handle.forget_attributes() else {
+        return;
+    };
+    if let Err(error) = forget_attributes(handle.id(), transport) {
+        tracing::debug!(id = %handle.id(), %error, "the kernel did not forget attributes");
+        forgetting.failed();
+    }
+}
 
 impl Bridge {
     fn handle(&self, number: u64, id: FileId) -> Result<Arc<Handle>, Refusal> {
@@ -67,6 +81,7 @@ impl Bridge {
             return Ok(Answer::Structure(written));
         }
         let written = self.write_data(&handle, &request, data, now);
+        forget_told_attributes(&handle, transport);
         let Some(dropped) = self.dropped_after(&handle, &request) else {
             return Ok(Answer::Structure(written?));
         };
@@ -206,10 +221,13 @@ impl Bridge {
 
     pub(super) fn created(&self, attributes: &Attributes, handle: Arc<Handle>) -> Served {
         let open = self.opened(handle)?;
-        Ok(Answer::structure(&CreateOut {
-            entry: self.entry(attributes),
-            open,
-        }))
+        Ok(Answer::told(
+            attributes.id,
+            &CreateOut {
+                entry: self.entry(attributes),
+                open,
+            },
+        ))
     }
 
     pub(super) fn create<T: Transport>(

@@ -32,7 +32,7 @@ impl Bridge {
     }
 
     pub(super) fn answer_entry(&self, attributes: &Attributes) -> Answer {
-        Answer::structure(&self.entry(attributes))
+        Answer::told(attributes.id, &self.entry(attributes))
     }
 
     /// "." and ".." are asked for by file handles that outlive the kernel's cache (NFS).

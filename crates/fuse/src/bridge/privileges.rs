@@ -21,7 +21,7 @@ const CAPABILITY_KEEPS: u64 = 1 << 4;
 
 impl Bridge {
     fn has_privileges(&self, id: FileId) -> Result<bool, Refusal> {
-        let permissions = self.file_system.attributes(id)?.permissions;
+        let permissions = self.file_system.permissions(id)?;
         Ok(permissions & SET_USER_ID != 0
             || permissions & SET_GROUP_ID_AND_EXECUTE == SET_GROUP_ID_AND_EXECUTE)
     }
@@ -58,15 +58,23 @@ impl Bridge {
             ..AttributeChange::default()
         };
         self.file_system.set_attributes(id, &change, now)?;
-        let notice = NotifyInodeOut {
-            node: id.0,
-            offset_bytes: -1,
-            length_bytes: 0,
-        };
-        match transport.notify(notify::INVALIDATE_INODE, notice.as_bytes()) {
-            Err(Errno::NOENT) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(forget_attributes(id, transport)?)
+    }
+}
+
+/// Has the kernel forget a file's attributes.
+///
+/// # Errors
+/// What it says; that it knows nothing of the file is no error.
+pub(super) fn forget_attributes<T: Transport>(id: FileId, transport: &T) -> Result<(), Errno> {
+    let notice = NotifyInodeOut {
+        node: id.0,
+        offset_bytes: -1,
+        length_bytes: 0,
+    };
+    match transport.notify(notify::INVALIDATE_INODE, notice.as_bytes()) {
+        Err(Errno::NOENT) | Ok(()) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

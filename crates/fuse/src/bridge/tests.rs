@@ -1,6 +1,6 @@
 //! Requests that are made and answered with an error: what the kernel is told of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SharedMemory, SimulatedDisks};
@@ -8,7 +8,7 @@ use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 use super::*;
 use crate::abi::{
-    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, open_flags,
+    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, notify, open_flags,
     set_attributes,
 };
 use crate::stale::Stale;
@@ -25,12 +25,27 @@ struct Told {
     body: Vec<u8>,
     /// Runs when the request is looked at for the first time: all that comes before it has been done.
     then: RefCell<Option<Box<dyn FnOnce()>>>,
+    /// Runs when the answer is made and not given yet.
+    before_answer: Option<Box<dyn FnOnce()>>,
     errors: Vec<i32>,
     dropped: Vec<NotifyInodeOut>,
     forgotten: RefCell<Vec<Stale>>,
+    notices_count: Cell<u32>,
 }
 
 impl Told {
+    fn new(body: &[&[u8]]) -> Self {
+        Self {
+            body: body.concat(),
+            then: RefCell::default(),
+            before_answer: None,
+            errors: Vec::new(),
+            dropped: Vec::new(),
+            forgotten: RefCell::default(),
+            notices_count: Cell::new(0),
+        }
+    }
+
     fn body(&self) -> &[u8] {
         let then = self.then.borrow_mut().take();
         if let Some(then) = then {
@@ -58,6 +73,9 @@ impl Transport for Told {
     }
 
     fn answer(&mut self, error: i32, _data: &[u8]) -> Result<(), Errno> {
+        if let Some(before_answer) = self.before_answer.take() {
+            before_answer();
+        }
         self.errors.push(error);
         Ok(())
     }
@@ -80,7 +98,10 @@ impl Transport for Told {
         self.forgotten.borrow_mut().extend(stale);
     }
 
-    fn notify(&self, _code: i32, _data: &[u8]) -> Result<(), Errno> {
+    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {
+        let notice = NotifyInodeOut::read_from_bytes(data).unwrap();
+        assert_eq!((code, notice.offset_bytes), (notify::INVALIDATE_INODE, -1));
+        self.notices_count.set(self.notices_count.get() + 1);
         Ok(())
     }
 }
@@ -174,22 +195,57 @@ impl Scene {
             (file_system.write(&fills, 0, &[2; 4096], false, TIME)).unwrap();
             disks.fail_flushes(DiskSlot(0), 1);
         };
-        let mut told = Told {
-            body: body.concat(),
-            then: RefCell::new(Some(Box::new(fail_to_keep))),
-            errors: Vec::new(),
-            dropped: Vec::new(),
-            forgotten: RefCell::default(),
-        };
+        let mut told = Told::new(body);
+        told.then = RefCell::new(Some(Box::new(fail_to_keep)));
+        self.serve(opcode, node, &mut told);
+        assert_eq!(told.errors, [-Errno::IO.raw_os_error()]);
+        told
+    }
+
+    fn serve(&self, opcode: Opcode, node: FileId, told: &mut Told) {
         let header = InHeader {
             opcode: opcode as u32,
             unique: 2,
             node: node.0,
             ..InHeader::default()
         };
-        self.bridge.serve(&header, &mut told, 0).unwrap();
-        assert_eq!(told.errors, [-Errno::IO.raw_os_error()]);
+        self.bridge.serve(&header, told, 0).unwrap();
+    }
+
+    /// Serves a request that goes well.
+    fn answered(&self, opcode: Opcode, node: FileId, body: &[&[u8]]) -> Told {
+        let mut told = Told::new(body);
+        self.serve(opcode, node, &mut told);
+        assert_eq!(told.errors, [0]);
         told
+    }
+
+    /// How many notices a direct write sends of attributes.
+    fn notices_of_a_direct_write(&self) -> u32 {
+        let request = WriteIn {
+            handle: self.handle(&self.file),
+            size_bytes: 4096,
+            // As those of every user who is not privileged.
+            write_flags: abi::WRITE_PAST_CACHE | abi::WRITE_KILL_PRIVILEGES,
+            flags: open_flags::DIRECT,
+            ..WriteIn::default()
+        };
+        let body = [request.as_bytes(), &[3; 4096]];
+        let told = self.answered(Opcode::Write, self.file.id(), &body);
+        told.notices_count.get()
+    }
+
+    /// As [`Self::answered`], where a write by another door is made before the answer is given; whether
+    /// the kernel is told to forget what it was answered.
+    fn is_overtaken_forgotten(&self, opcode: Opcode, node: FileId, body: &[&[u8]]) -> bool {
+        let mut told = Told::new(body);
+        let file = Arc::clone(&self.file);
+        told.before_answer = Some(Box::new(move || {
+            assert!(file.forget_attributes().is_some());
+        }));
+        self.serve(opcode, node, &mut told);
+        assert_eq!(told.errors, [0]);
+        told.forgotten.into_inner() == [Stale::Attributes(self.file.id())]
     }
 
     fn handle(&self, handle: &Arc<spindle_fs::Handle>) -> u64 {
@@ -306,4 +362,36 @@ fn the_kernel_drops_the_bytes_of_a_file_in_which_half_a_hole_was_made() {
     let scene = Scene::new();
     let told = scene.allocate(PUNCH_HOLE_KEEP_SIZE);
     assert_eq!(ranges(&told, scene.file.id()), [(0, 0)]);
+}
+
+#[test]
+fn a_direct_write_has_attributes_forgotten_where_the_kernel_was_told_them_and_once() {
+    let scene = Scene::new();
+    // What an earlier process told is not known.
+    scene.notices_of_a_direct_write();
+    assert_eq!(scene.notices_of_a_direct_write(), 0);
+    let of_file = scene.file.id();
+    for (opcode, node, body) in [
+        (Opcode::GetAttributes, of_file, b"".as_slice()),
+        (Opcode::Lookup, FileId::ROOT, b"file\0".as_slice()),
+    ] {
+        scene.answered(opcode, node, &[body]);
+        assert_eq!(scene.notices_of_a_direct_write(), 1, "{opcode:?}");
+        assert_eq!(scene.notices_of_a_direct_write(), 0, "{opcode:?}");
+    }
+}
+
+#[test]
+fn attributes_that_reach_the_kernel_after_it_was_told_to_forget_them_are_forgotten_again() {
+    let scene = Scene::new();
+    let change = SetAttributesIn {
+        valid: set_attributes::MODE,
+        mode: 0o640,
+        ..SetAttributesIn::default()
+    };
+    let (of_file, change) = (scene.file.id(), change.as_bytes());
+    assert!(scene.is_overtaken_forgotten(Opcode::SetAttributes, of_file, &[change]));
+    assert!(scene.is_overtaken_forgotten(Opcode::Lookup, FileId::ROOT, &[b"file\0"]));
+    let told = scene.answered(Opcode::Lookup, FileId::ROOT, &[b"file\0"]);
+    assert!(told.forgotten.into_inner().is_empty(), "nobody overtook it");
 }

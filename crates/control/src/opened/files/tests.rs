@@ -15,6 +15,10 @@ impl KernelCache for Told {
         true
     }
 
+    fn attributes_changed(&self, _id: FileId) -> bool {
+        true
+    }
+
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
         let name = name.to_str().unwrap().to_owned();
         self.0.lock().push((parent, name));

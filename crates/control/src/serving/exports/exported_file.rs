@@ -39,6 +39,11 @@ pub(super) struct ExportedFile {
 impl ExportedFile {
     /// The kernel forgets what it holds of the file, where it holds anything.
     fn forget_cached(&self) {
+        if let Some(forgetting) = self.handle.forget_attributes()
+            && !self.kernel.attributes_changed(self.handle.id())
+        {
+            forgetting.failed();
+        }
         // What an earlier process left in the kernel counts as well.
         match self.handle.kept().after_write(true) {
             Forgotten::Nothing => {}
@@ -210,6 +215,10 @@ mod tests {
         fn write_back(&self, _id: FileId) {}
 
         fn bytes_changed(&self, _id: FileId) -> bool {
+            true
+        }
+
+        fn attributes_changed(&self, _id: FileId) -> bool {
             true
         }
 
