@@ -335,10 +335,10 @@ impl Group {
             .then_some(Step::Finished))
     }
 
-    /// Whether the target serves and no disk that it relies on has come or gone since it began.
+    /// Whether the target serves and no disk that it relies on has come or gone since it began, or failed
+    /// a flush that is not told yet.
     fn is_as_begun(&self, relocation: &Relocation) -> bool {
-        let is_same = (relocation.lives.iter()).all(|life| self.disks.is_same(*life));
-        (is_same || is_put_back(Fault::MoveOutlivesBlink))
+        (self.may_mend_between(&relocation.lives) || is_put_back(Fault::MoveOutlivesBlink))
             && (self.disks.get(relocation.moved.to)).is_some_and(DiskState::is_online)
     }
 

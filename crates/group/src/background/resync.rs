@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy, Striping};
 use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
 use spindle_extent::plan::{self, Serving, TooFar};
@@ -325,7 +325,8 @@ impl Group {
     /// would wait for it else.
     pub(crate) fn note_caught_up(&self) -> Result<(), GroupError> {
         let catching_up = self.membership.catching_up();
-        if catching_up.is_empty() {
+        // Without redundancy no disk is ever given up for another one.
+        if catching_up.is_empty() || self.membership.redundancy() == Redundancy::External {
             return Ok(());
         }
         let lost = self.stale_and_lost(&catching_up);
@@ -587,8 +588,8 @@ impl Group {
             copied_blocks += blocks;
         }
         // A disk that has come or gone since has lost what was copied to it, or what was read from
-        // it was perhaps not the newest.
-        if lives.iter().all(|life| self.disks.is_same(*life)) {
+        // it was perhaps not the newest; nor was it where a failed flush is not told yet.
+        if self.may_mend_between(&lives) {
             let newest = self.disks.flushes.newest(own);
             (self.dirty).caught_up(file, (first, end), &[newest], &lives);
         }

@@ -414,11 +414,12 @@ impl Core {
         self.may_mend_between(&place.lives)
     }
 
-    /// Whether what one of these disks has may be brought to another: none of them has come or gone, or
+    /// Whether what one of these disks has, or had, may count on another: none of them has come or gone, or
     /// may have dropped something that is not noted yet.
-    pub(super) fn may_mend_between(&self, lives: &[Life]) -> bool {
+    pub(crate) fn may_mend_between(&self, lives: &[Life]) -> bool {
         let failures = self.membership.failed_flushes();
-        (lives.iter()).all(|life| self.disks.is_same(*life) && !failures.of(life.disk).stand())
+        // In this order: a failure that is told in between has ended the life.
+        (lives.iter()).all(|life| !failures.of(life.disk).stand() && self.disks.is_same(*life))
     }
 
     fn tell_left(&self, place: &BadPlace, reason: &str, nothing: &str) {

@@ -413,11 +413,15 @@ impl Core {
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
-        if !failed.is_empty()
-            && let Err(error) = self.settle_failed_writes(file, &plan, &ranges, &written, &failed)
-        {
-            self.note_missed(file, &ranges, &plan.missed);
-            return Err(error);
+        let mut settled = None;
+        if !failed.is_empty() {
+            match self.settle_failed_writes(file, &plan, &ranges, &written, &failed) {
+                Ok(what) => settled = Some(what),
+                Err(error) => {
+                    self.note_missed(file, &ranges, &plan.missed);
+                    return Err(error);
+                }
+            }
         }
         let mut counted = Ok(());
         if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
@@ -425,6 +429,9 @@ impl Core {
             let targets = written.targets().iter().copied();
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
+        }
+        if let Some(settled) = settled {
+            counted = counted.and(self.note_failed(file, &ranges, &settled, &failed));
         }
         if announced.ranges.is_empty() {
             self.note_missed(file, &ranges, &plan.missed);

@@ -139,7 +139,7 @@ impl Membership {
         // The epochs of the others may be lower than those here, where more states were tried. What it
         // held with us may be older than is known: then it names one that serves here.
         let is_newer = held.is_none_or(|held| newest.epoch > held);
-        if is_newer && !self.names_one_that_serves(newest, number) {
+        if is_newer && !self.names_one_that_serves(inner, newest, number) {
             return Err(format!(
                 "went on without the disks that are here (none of them serves in epoch {}, which it \
                  holds): its writes and theirs cannot be brought together",
@@ -174,10 +174,16 @@ impl Membership {
         Ok(number)
     }
 
-    /// Whether a disk but that one serves in the state, and here.
-    fn names_one_that_serves(&self, state: &GroupState, but: DiskNumber) -> bool {
-        let mut others = state.disks.iter().filter(|disk| disk.number != but);
-        others.any(|disk| disk.status.is_served() && self.is_online(disk.number))
+    /// Whether a disk but that one serves in the state, and here: the same disk, and not one that got its
+    /// number on either side since.
+    fn names_one_that_serves(&self, inner: &Inner, state: &GroupState, but: DiskNumber) -> bool {
+        let is_ours = |disk: &spindle_format::DiskState| {
+            let own = inner.state.disk(disk.number);
+            own.is_some_and(|own| own.uuid_start == disk.uuid_start)
+        };
+        (state.disks.iter())
+            .filter(|disk| disk.number != but && disk.status.is_served() && is_ours(disk))
+            .any(|disk| self.is_online(disk.number))
     }
 
     fn judge_label<'a>(&self, inner: &Inner, look: &'a DiskLook) -> Result<&'a Label, String> {

@@ -103,6 +103,12 @@ impl Core {
         for range in ranges {
             self.miss_range(file, *range, &others.suspect, &others);
         }
+        // One that serves has perhaps been taken for one that lacks nothing since it was noted.
+        if !ended.is_empty() {
+            let disks = ended.iter().map(|life| life.disk);
+            (self.membership).begin_catching_up(disks.filter(|disk| self.disks.is_online(*disk)));
+            drop(self.dirty.begin_resync());
+        }
     }
 
     /// These disks lack the blocks where another copy counts.

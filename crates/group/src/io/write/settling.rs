@@ -16,6 +16,16 @@ use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 
+/// What became of a write that some disks failed.
+pub(super) struct Settled {
+    /// They went offline.
+    gone: SmallVec<[DiskNumber; 2]>,
+    /// They serve on without it.
+    borne: SmallVec<[DiskNumber; 2]>,
+    /// They have it.
+    took: SmallVec<[Life; 4]>,
+}
+
 impl Core {
     /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
     /// cannot do without, and that failed these blocks alone, serves on and has missed them: offline it
@@ -30,7 +40,7 @@ impl Core {
         ranges: &[(u64, u64)],
         written: &Written,
         failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<(), GroupError> {
+    ) -> Result<Settled, GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
         self.notice_offline();
@@ -66,13 +76,27 @@ impl Core {
         .unzip();
         if let Some(reason) = reasons.first() {
             self.take_offline(&gone, &reason.to_string())?;
+        }
+        Ok(Settled { gone, borne, took })
+    }
+
+    /// Disks that failed a write have missed it. Noted after what others took of it counts there, so that
+    /// no row, and no disk that loses it in between, leaves the blocks on none that counts. The resync
+    /// brings it to those that serve on when they take it.
+    pub(super) fn note_failed(
+        &self,
+        file: &File,
+        ranges: &[(u64, u64)],
+        settled: &Settled,
+        failed: &[(DiskNumber, DeviceError)],
+    ) -> Result<(), GroupError> {
+        {
             let _change = self.change_inside();
             let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(file, ranges, &gone, apply);
+            (self.dirty).missed_by(file, ranges, &settled.gone, apply);
         }
-        // Another copy has it, and the resync brings it to these when they take it.
-        self.note_missed(file, ranges, &borne);
-        if !took.iter().all(|life| self.disks.is_current(*life))
+        self.note_missed(file, ranges, &settled.borne);
+        if !(settled.took.iter()).all(|life| self.disks.is_current(*life))
             && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
         {
             return Err(self.refuse_failed(file, &segment, failed));

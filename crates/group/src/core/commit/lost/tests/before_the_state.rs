@@ -13,7 +13,7 @@ use crate::Group;
 use crate::background::planner::Move;
 use crate::background::relocation::Step;
 use crate::core::file::File;
-use crate::scene::{NORMAL, Scene, create, pattern, read};
+use crate::scene::{NORMAL, Scene, create, pattern, read, resync};
 
 /// The first copy of the file lies there, which is read first.
 const DROPS: DiskNumber = DiskNumber(0);
@@ -194,6 +194,37 @@ fn a_bad_place_is_not_written_again_from_a_disk_that_dropped_what_is_there() {
     assert!(
         read(&group, &file, 0, 4096) == [2; 4096],
         "an answered and synced write is on no disk"
+    );
+}
+
+/// The one disk is back and gets what it missed from the other one, which has dropped it: that is no copy
+/// of what was answered.
+#[test]
+fn a_resync_takes_nothing_for_good_from_a_disk_that_dropped_it() {
+    let (scene, group, [file, other]) = scene_and_files(66);
+    group.take_offline(&[GOOD], "it failed").unwrap();
+    // What says that it misses this is durable, and the write itself is not.
+    group.write(&file, 0, &OLD).unwrap();
+    group.sync().unwrap();
+    group.write(&file, 0, &[2; 4096]).unwrap();
+    let back = group.return_disks(&[DiskSlot(GOOD.0)]).unwrap();
+    assert_eq!(back, [GOOD]);
+    let unflushed = scene.disks.unsynced_count(DiskSlot(DROPS.0));
+    while_a_flush_is_silent(&scene, &group, &other, || {
+        let lacks_it = || {
+            let stale = group.dirty.stale_regions(&|disk| disk == GOOD);
+            stale.iter().any(|stale| stale.file == file.id)
+        };
+        for _ in (0..60).take_while(|_| lacks_it()) {
+            group.resync_unit(1 << 20).unwrap();
+        }
+    });
+    let answer = group.sync_file(&file, true);
+    resync(&group);
+    let is_there = read(&group, &file, 0, 4096) == [2; 4096];
+    assert!(
+        answer.is_err() || is_there,
+        "an answered and synced write is on no disk ({unflushed} were unflushed)"
     );
 }
 
