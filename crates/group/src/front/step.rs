@@ -34,6 +34,7 @@ impl Group {
             return Ok(true);
         }
         if self.is_round_due(now_ms) {
+            self.tell_standing_failures()?;
             self.let_rows_list()?;
             self.clean_round()?;
             self.replace_replica();
@@ -43,7 +44,6 @@ impl Group {
             self.give_up_overdue()?;
             // A disk whose files were removed is empty without a rebalance.
             self.forget_empty_disks()?;
-            self.tell_standing_failures()?;
         }
         Ok(false)
     }

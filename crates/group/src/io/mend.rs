@@ -418,8 +418,10 @@ impl Core {
     /// may have dropped something that is not noted yet.
     pub(crate) fn may_mend_between(&self, lives: &[Life]) -> bool {
         let failures = self.membership.failed_flushes();
-        // In this order: a failure that is told in between has ended the life.
-        (lives.iter()).all(|life| !failures.of(life.disk).stand() && self.disks.is_same(*life))
+        // Of one that is away nothing is read, and nobody tells what it still answers. In this order: a
+        // failure that is told in between has ended the life.
+        let stands = |life: &Life| life.incarnation.serves() && failures.of(life.disk).stand();
+        (lives.iter()).all(|life| !stands(life) && self.disks.is_same(*life))
     }
 
     fn tell_left(&self, place: &BadPlace, reason: &str, nothing: &str) {

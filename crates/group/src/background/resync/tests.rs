@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{DiskSlot, FaultyOperation};
+use spindle_device::{DeviceError, DeviceErrorKind, DiskSlot, FaultyOperation};
 
 use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
-use crate::core::file::File;
+use crate::core::file::{File, Layout};
 use crate::event::EventKind;
 use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 
@@ -208,6 +208,39 @@ fn a_block_that_every_copy_lacks_keeps_no_disk_from_counting() {
     let mut found = [0; 4096];
     group.read(&file, 101 * BLOCK, &mut found).unwrap();
     group.read(&file, 100 * BLOCK, &mut found).unwrap_err();
+}
+
+/// A flush of a disk that is away is answered late, as failed: nobody tells that any more.
+#[test]
+fn a_failure_of_a_disk_that_is_away_keeps_no_other_one_from_catching_up() {
+    let scene = Scene::new(51, Redundancy::High, &[(0, 64), (1, 64), (2, 64), (3, 64)]);
+    let group = scene.open();
+    let layout = Layout {
+        redundancy: Redundancy::High,
+        striping: spindle_base::Striping::Coarse,
+    };
+    let file = create(&group, 10, layout);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    group.take_offline(&[DiskNumber(2)], "it failed").unwrap();
+    let late = DeviceError {
+        path: "simulated-2".to_owned(),
+        operation: "flush",
+        offset_bytes: 0,
+        length_bytes: 0,
+        kind: DeviceErrorKind::Gone,
+        errno: None,
+    };
+    (group.membership.failed_flushes()).note(DiskNumber(2), &late);
+    for _ in 0..1000 {
+        group.resync_unit(1 << 20).unwrap();
+    }
+    assert_eq!(stale_blocks(&group), 0);
 }
 
 /// The disk that everything is copied from does not take one block of a write that the other one takes.

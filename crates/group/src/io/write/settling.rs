@@ -90,11 +90,8 @@ impl Core {
         settled: &Settled,
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
-        {
-            let _change = self.change_inside();
-            let apply = &mut |edit| self.catalog.apply(edit);
-            (self.dirty).missed_by(file, ranges, &settled.gone, apply);
-        }
+        // A sync waits for the rows: the one of a disk that went is perhaps named by no other.
+        self.note_missed(file, ranges, &settled.gone);
         self.note_missed(file, ranges, &settled.borne);
         if !(settled.took.iter()).all(|life| self.disks.is_current(*life))
             && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
