@@ -155,26 +155,6 @@ fn a_half_that_was_forced_elsewhere_does_not_come_back_though_its_epochs_are_low
 }
 
 #[test]
-fn a_half_that_was_forced_elsewhere_does_not_come_back_to_one_that_a_crash_left_ahead() {
-    let disks = make("ab", Redundancy::Normal);
-    let slot = DiskSlot(1);
-    let membership = open(&disks).unwrap();
-    let fork = Arc::new(disks.fork(5));
-    let before = disks.bytes(slot, 0, HEAD_BYTES);
-    membership.change_state(|_| {}).unwrap();
-    drop(membership);
-    // A power cut left that state on the first disk alone.
-    disks.overwrite(slot, 0, &before);
-    let membership = open_of(&disks, &forced(), &[DiskSlot(0)]).unwrap();
-    let other = open_of(&fork, &forced(), &[slot]).unwrap();
-    assert!(other.epoch() < membership.offline_epoch(DiskNumber(1)).unwrap());
-    assert!(membership.judge_return(&[slot], &|_| None).is_ok());
-    disks.overwrite(slot, 0, &fork.bytes(slot, 0, HEAD_BYTES));
-    let why = refuse(&membership, slot);
-    assert!(why.contains("went on without"), "{why}");
-}
-
-#[test]
 fn a_disk_that_tears_a_state_that_did_not_count_as_it_goes_comes_back() {
     let disks = make("abc", Redundancy::Normal);
     let membership = open(&disks).unwrap();
