@@ -13,7 +13,7 @@
 //! | no label, or that of another group or disk | refused | `a_stranger_does_not_come_back` |
 //! | the group has forgotten it, or given it up | refused: add it anew | `a_disk_that_was_given_up_does_not_come_back` |
 //! | the group gives it up when it was looked at already | it stays away | `a_disk_that_is_given_up_between_its_look_and_its_return_stays_away` |
-//! | a state newer than the last it held with us, of disks that we do not have | refused: it went on without us | `the_half_that_went_on_by_itself_does_not_come_back`, `a_half_that_was_forced_elsewhere_does_not_come_back_though_its_epochs_are_lower` |
+//! | a state from after it went, of voters that we do not have | refused: it went on without us | `the_half_that_went_on_by_itself_does_not_come_back` |
 //! | a state from after it went, that a crash kept us from relying on | it is online again | `a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back` |
 //! | anything that a newer program wrote | refused | `a_disk_that_a_newer_program_wrote_does_not_come_back` |
 //! | only states older than the last it held | refused: it was set back | `a_disk_that_was_set_back_does_not_come_back` |
@@ -136,14 +136,14 @@ impl Membership {
                 "has no readable group state: nothing tells when disk {number} went away"
             ));
         };
-        // The epochs of the others may be lower than those here, where more states were tried. What it
-        // held with us may be older than is known: then it names one that serves here.
-        let is_newer = held.is_none_or(|held| newest.epoch > held);
-        if is_newer && !self.names_one_that_serves(inner, newest, number) {
+        let shares_voter = |state: &GroupState| {
+            (state.voters()).any(|voter| voter != number && self.is_online(voter))
+        };
+        if newest.epoch >= entry.status_epoch && !shares_voter(newest) {
             return Err(format!(
-                "went on without the disks that are here (none of them serves in epoch {}, which it \
-                 holds): its writes and theirs cannot be brought together",
-                newest.epoch
+                "went on without the disks that are here (it holds epoch {}, and went away before \
+                 epoch {}): its writes and theirs cannot be brought together",
+                newest.epoch, entry.status_epoch
             ));
         }
         if let Some(held) = held
@@ -172,18 +172,6 @@ impl Membership {
             ));
         }
         Ok(number)
-    }
-
-    /// Whether a disk but that one serves in the state, and here: the same disk, and not one that got its
-    /// number on either side since.
-    fn names_one_that_serves(&self, inner: &Inner, state: &GroupState, but: DiskNumber) -> bool {
-        let is_ours = |disk: &spindle_format::DiskState| {
-            let own = inner.state.disk(disk.number);
-            own.is_some_and(|own| own.uuid_start == disk.uuid_start)
-        };
-        (state.disks.iter())
-            .filter(|disk| disk.number != but && disk.status.is_served() && is_ours(disk))
-            .any(|disk| self.is_online(disk.number))
     }
 
     fn judge_label<'a>(&self, inner: &Inner, look: &'a DiskLook) -> Result<&'a Label, String> {

@@ -129,54 +129,6 @@ fn the_half_that_went_on_by_itself_does_not_come_back() {
 }
 
 #[test]
-fn a_half_that_was_forced_elsewhere_does_not_come_back_though_its_epochs_are_lower() {
-    for failure_groups in ["ab", "aabb"] {
-        let disks = make(failure_groups, Redundancy::Normal);
-        let half = u16::try_from(failure_groups.len() / 2).unwrap();
-        let left: Vec<DiskSlot> = (half..2 * half).map(DiskSlot).collect();
-        let membership = open(&disks).unwrap();
-        let fork = Arc::new(disks.fork(5));
-        // A state finds it out: the one that takes them offline is the second that is tried.
-        left.iter().for_each(|slot| disks.vanish(*slot));
-        membership.change_state(|_| {}).unwrap();
-        let taken_offline = membership.offline_epoch(DiskNumber(half)).unwrap();
-        // A person forces the other half, which writes a single state of its own.
-        let other = open_of(&fork, &forced(), &left).unwrap();
-        assert!(other.epoch() < taken_offline);
-        for slot in left {
-            disks.bring_back(slot);
-            // It comes back as long as it holds what it held with us.
-            assert!(membership.judge_return(&[slot], &|_| None).is_ok());
-            disks.overwrite(slot, 0, &fork.bytes(slot, 0, HEAD_BYTES));
-            let why = refuse(&membership, slot);
-            assert!(why.contains("went on without"), "{failure_groups}: {why}");
-        }
-    }
-}
-
-#[test]
-fn a_disk_that_tears_a_state_that_did_not_count_as_it_goes_comes_back() {
-    let disks = make("abc", Redundancy::Normal);
-    let membership = open(&disks).unwrap();
-    let heads = [0, 1].map(|slot| disks.bytes(DiskSlot(slot), 0, HEAD_BYTES));
-    membership.change_state(|_| {}).unwrap();
-    drop(membership);
-    // A power cut left the state on the third disk alone: it is put aside.
-    for (slot, head) in (0..).map(DiskSlot).zip(heads) {
-        disks.overwrite(slot, 0, &head);
-    }
-    let slot = DiskSlot(2);
-    let place = place_of_newest(&disks, slot);
-    let length = usize::try_from(BLOCK_SIZE_BYTES).unwrap();
-    disks.fail_writes(slot, place..place + BLOCK_SIZE_BYTES, u64::MAX);
-    let membership = open(&disks).unwrap();
-    assert_eq!(online(&membership), [0, 1]);
-    disks.overwrite(slot, place, &vec![0xa5; length]);
-    disks.clear_faults(slot);
-    assert_eq!(come_back(&membership, slot).unwrap(), [DiskNumber(2)]);
-}
-
-#[test]
 fn a_disk_that_was_set_back_does_not_come_back() {
     let disks = make("aabb", Redundancy::Normal);
     let old = disks.bytes(SLOT, 0, HEAD_BYTES);
