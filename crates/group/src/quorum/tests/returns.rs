@@ -207,6 +207,28 @@ fn a_disk_that_cannot_take_the_state_stays_away() {
 }
 
 #[test]
+fn a_disk_that_tears_a_state_that_did_not_count_as_it_goes_comes_back() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let heads = [0, 1].map(|slot| disks.bytes(DiskSlot(slot), 0, HEAD_BYTES));
+    membership.change_state(|_| {}).unwrap();
+    drop(membership);
+    // A power cut left the state on the third disk alone: it is put aside.
+    for (slot, head) in (0..).map(DiskSlot).zip(heads) {
+        disks.overwrite(slot, 0, &head);
+    }
+    let slot = DiskSlot(2);
+    let place = place_of_newest(&disks, slot);
+    let length = usize::try_from(BLOCK_SIZE_BYTES).unwrap();
+    disks.fail_writes(slot, place..place + BLOCK_SIZE_BYTES, u64::MAX);
+    let membership = open(&disks).unwrap();
+    assert_eq!(online(&membership), [0, 1]);
+    disks.overwrite(slot, place, &vec![0xa5; length]);
+    disks.clear_faults(slot);
+    assert_eq!(come_back(&membership, slot).unwrap(), [DiskNumber(2)]);
+}
+
+#[test]
 fn a_return_that_fails_changes_nothing_of_the_outage() {
     let (disks, membership) = away();
     membership
