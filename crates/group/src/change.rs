@@ -100,7 +100,7 @@ impl Group {
             statuses: judged.statuses.clone(),
             sizes_aus: judged.final_sizes(&self.space),
         };
-        if let Err(error) = self.change_standings(&standings, &one) {
+        if let Err(error) = self.change_standings(&judged, &standings, &one) {
             self.unrecord_disks(&judged);
             self.restore_ends(&judged);
             return Err(error);
@@ -117,10 +117,11 @@ impl Group {
     /// recorded the wish, say, is noted and looked at once more, so that no last good copy is given up.
     fn change_standings(
         &self,
+        judged: &Judged,
         standings: &Standings,
         one: &impl Holds<Level = levels::DiskChanges>,
     ) -> Result<(), GroupError> {
-        let given_up = Judged::given_up(&standings.statuses);
+        let given_up = judged.given_up();
         if given_up.is_empty() {
             return self.membership.change_standings(standings);
         }

@@ -338,7 +338,7 @@ impl Group {
     /// Whether the target serves and no disk that it relies on has come or gone since it began, or failed
     /// a flush that is not told yet.
     fn is_as_begun(&self, relocation: &Relocation) -> bool {
-        (self.may_mend_between(&relocation.lives) || is_put_back(Fault::MoveOutlivesBlink))
+        (self.disks.have_kept_all(&relocation.lives) || is_put_back(Fault::MoveOutlivesBlink))
             && (self.disks.get(relocation.moved.to)).is_some_and(DiskState::is_online)
     }
 

@@ -15,16 +15,15 @@
 //! the commit that makes them durable flushes the disks first.
 
 use spindle_sync::atomic::Ordering;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy, Striping};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Striping};
 use spindle_catalog::Edit;
 use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, Request, Work};
 use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_format::ExtentCopy;
-use spindle_sync::level::DeepMutex;
 
 use crate::background::Group;
 use crate::core::bad_places::{BadBlocks, BadPlace};
@@ -34,10 +33,10 @@ use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
-use crate::levels;
 use blocked::Blocked;
 
 mod blocked;
+mod caught_up;
 
 /// Regions that are lined up at a time; then those wanted most are looked for anew.
 const LINED_UP_MOST: usize = 64;
@@ -80,35 +79,6 @@ type Claim = (spindle_base::FileId, u32, DiskNumber);
 
 const fn claim_of(stale: &StaleRegion) -> Claim {
     (stale.file, stale.region, stale.disk)
-}
-
-/// What of a region can be had nowhere.
-#[derive(Debug)]
-enum Lost {
-    Everything,
-    Blocks(BTreeSet<u64>),
-}
-
-/// The disks of a failure group that are being flushed after a resync, by one thread.
-struct Flushing<'a> {
-    resync: &'a DeepMutex<Resync, levels::Resync>,
-    failure_group: u16,
-}
-
-impl<'a> Flushing<'a> {
-    fn begin(resync: &'a DeepMutex<Resync, levels::Resync>, failure_group: u16) -> Option<Self> {
-        let is_first = resync.lock().flushing.insert(failure_group);
-        is_first.then_some(Self {
-            resync,
-            failure_group,
-        })
-    }
-}
-
-impl Drop for Flushing<'_> {
-    fn drop(&mut self) {
-        self.resync.lock().flushing.remove(&self.failure_group);
-    }
 }
 
 /// Gives a claim back, however its unit ended.
@@ -318,80 +288,6 @@ impl Group {
         !resync.queue.is_empty()
     }
 
-    /// Disks that came back and lack nothing any more that another one could give count as copies for
-    /// those that hang, once what was copied to them is flushed. Not only when a commit has made durable
-    /// that no row names them, which an opening after a crash would believe: where the disk that they
-    /// caught up from ceases to answer just then, that commit goes on without it by the deadline, and
-    /// would wait for it else.
-    pub(crate) fn note_caught_up(&self) -> Result<(), GroupError> {
-        let catching_up = self.membership.catching_up();
-        // Without redundancy no disk is ever given up for another one.
-        if catching_up.is_empty() || self.membership.redundancy() == Redundancy::External {
-            return Ok(());
-        }
-        let lost = self.stale_and_lost(&catching_up);
-        let is_lost_on = |disk| {
-            let lost = &lost;
-            move |(file, region), (first, end)| match lost.get(&(file, region, disk)) {
-                Some(Lost::Everything) => true,
-                Some(Lost::Blocks(blocks)) => (first..end).all(|block| blocks.contains(&block)),
-                None => false,
-            }
-        };
-        let mut by_group: BTreeMap<u16, Vec<Life>> = BTreeMap::new();
-        for disk in catching_up.iter().filter_map(|disk| self.disks.get(*disk)) {
-            let is_lost = is_lost_on(disk.number);
-            self.dirty.if_it_lacks_only(disk.number, &is_lost, || {
-                let lives = by_group.entry(disk.group_index).or_default();
-                lives.push(disk.life());
-            });
-        }
-        let mut is_news = false;
-        for (failure_group, lives) in by_group {
-            // Of those that somebody flushes already, one perhaps keeps silent.
-            let Some(_flushing) = Flushing::begin(&self.resync, failure_group) else {
-                continue;
-            };
-            if !is_news {
-                // A kill before the flush finds the regions doubtful.
-                self.name_only_stale_everywhere();
-            }
-            if !self.flush_lives(&lives)? {
-                continue;
-            }
-            for life in lives {
-                let is_lost = is_lost_on(life.disk);
-                self.dirty.if_it_lacks_only(life.disk, &is_lost, || {
-                    if self.disks.is_current(life) {
-                        self.membership.caught_up(life.disk);
-                        is_news = true;
-                    }
-                });
-            }
-        }
-        if is_news {
-            self.commit_everything()?;
-        }
-        Ok(())
-    }
-
-    /// What is stale on these disks and can be had nowhere, by region and disk: it is the only copy of its file, or
-    /// no disk gives the blocks. It may stay stale for ever.
-    fn stale_and_lost(&self, disks: &[DiskNumber]) -> BTreeMap<Claim, Lost> {
-        let mut resync = self.resync.lock();
-        (resync.blocked).follow(self.membership.turns_count());
-        let mut lost = BTreeMap::new();
-        for stale in self.dirty.stale_regions(&|disk| disks.contains(&disk)) {
-            let has_one_copy = |file: Arc<File>| !file.is_mirrored();
-            let what = match self.file(stale.file).is_none_or(has_one_copy) {
-                true => Lost::Everything,
-                false => Lost::Blocks(resync.blocked.lost(&stale)),
-            };
-            lost.insert(claim_of(&stale), what);
-        }
-        lost
-    }
-
     /// Nothing was left to be claimed: where nothing is under way either, it is over.
     fn end_resync(&self) {
         let clear = || {
@@ -589,7 +485,7 @@ impl Group {
         }
         // A disk that has come or gone since has lost what was copied to it, or what was read from
         // it was perhaps not the newest; nor was it where a failed flush is not told yet.
-        if self.may_mend_between(&lives) {
+        if self.disks.have_kept_all(&lives) {
             let newest = self.disks.flushes.newest(own);
             (self.dirty).caught_up(file, (first, end), &[newest], &lives);
         }
@@ -620,7 +516,7 @@ impl Group {
             self.bad_places.note_good(file.id, disk, part.range());
             return Ok(());
         };
-        if !lives.iter().all(|life| self.disks.is_same(*life)) {
+        if !self.disks.have_kept_all(lives) {
             return Ok(());
         }
         let (first, end) = part.range();

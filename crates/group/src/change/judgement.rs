@@ -34,8 +34,8 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// The disks that are given up with what they hold.
-    pub(crate) fn given_up(statuses: &[(DiskNumber, DiskStatus)]) -> Vec<DiskNumber> {
-        (statuses.iter())
+    pub(crate) fn given_up(&self) -> Vec<DiskNumber> {
+        (self.statuses.iter())
             .filter(|(_, status)| *status == DiskStatus::Absent)
             .map(|(number, _)| *number)
             .collect()
@@ -111,7 +111,7 @@ impl Group {
         for (number, size_bytes) in &changes.resize {
             self.judge_resize(*number, *size_bytes, &mut judged)?;
         }
-        let given_up = Judged::given_up(&judged.statuses);
+        let given_up = judged.given_up();
         if !given_up.is_empty() {
             self.notice_offline();
             self.refuse_last_copies(&given_up, "be given up")?;

@@ -320,9 +320,14 @@ impl DiskTable {
         Flushed::is_current(self, life)
     }
 
-    /// Whether the disk, here or away, has neither come nor gone since.
-    pub fn is_same(&self, life: Life) -> bool {
-        (self.get(life.disk)).is_some_and(|disk| disk.life() == life)
+    /// Whether what these disks had, here or away, may still count, on them or where it was copied to:
+    /// none of them has come or gone since, or may have dropped something that is not noted yet.
+    pub fn have_kept_all(&self, lives: &[Life]) -> bool {
+        // Of one that is away nothing is read, and nobody tells what it still answers. In this order: a
+        // failure that is told in between has ended the life.
+        let stands = |life: &Life| life.incarnation.serves() && self.failures(life.disk).stand();
+        let is_same = |life: &Life| (self.get(life.disk)).is_some_and(|disk| disk.life() == *life);
+        (lives.iter()).all(|life| !stands(life) && is_same(life))
     }
 
     /// The disks of these copies as they are now.

@@ -408,20 +408,9 @@ impl Core {
         self.dirty.missed_by(file, ranges, &[disk], apply);
     }
 
-    /// Whether the disks of the extent have neither come nor gone since the place was found, nor failed a
-    /// flush that was not told yet: what such a one dropped, another copy alone has.
+    /// Whether the disks of the extent are as they were when the place was found.
     fn is_as_found(&self, place: &BadPlace) -> bool {
-        self.may_mend_between(&place.lives)
-    }
-
-    /// Whether what one of these disks has, or had, may count on another: none of them has come or gone, or
-    /// may have dropped something that is not noted yet.
-    pub(crate) fn may_mend_between(&self, lives: &[Life]) -> bool {
-        let failures = self.membership.failed_flushes();
-        // Of one that is away nothing is read, and nobody tells what it still answers. In this order: a
-        // failure that is told in between has ended the life.
-        let stands = |life: &Life| life.incarnation.serves() && failures.of(life.disk).stand();
-        (lives.iter()).all(|life| !stands(life) && self.disks.is_same(*life))
+        self.disks.have_kept_all(&place.lives)
     }
 
     fn tell_left(&self, place: &BadPlace, reason: &str, nothing: &str) {

@@ -182,7 +182,7 @@ impl Core {
         lives: &[Life],
         error: &DeviceError,
     ) {
-        if !self.may_mend_between(lives) {
+        if !self.disks.have_kept_all(lives) {
             // What was read may be what a disk had before it lost the rest, and the bad place
             // is found again.
             return;

@@ -413,15 +413,12 @@ impl Core {
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
-        let mut settled = None;
+        let mut took = None;
         if !failed.is_empty() {
-            match self.settle_failed_writes(file, &plan, &ranges, &written, &failed) {
-                Ok(what) => settled = Some(what),
-                Err(error) => {
-                    self.note_missed(file, &ranges, &plan.missed);
-                    return Err(error);
-                }
-            }
+            let settled = self.settle_failed_writes(file, &plan, &ranges, &written, &failed);
+            took = Some(settled.inspect_err(|_| {
+                self.note_missed(file, &ranges, &plan.missed);
+            })?);
         }
         let mut counted = Ok(());
         if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
@@ -430,8 +427,8 @@ impl Core {
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
         }
-        if let Some(settled) = settled {
-            counted = counted.and(self.note_failed(file, &ranges, &settled, &failed));
+        if let Some(took) = took {
+            counted = counted.and(self.note_failed(file, &ranges, &took, &failed));
         }
         if announced.ranges.is_empty() {
             self.note_missed(file, &ranges, &plan.missed);

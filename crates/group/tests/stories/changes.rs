@@ -6,13 +6,11 @@ use std::sync::Arc;
 use spindle_base::{DiskName, DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
 use spindle_format::LabelStatus;
-use spindle_group::{
-    DiskChanges, Group, GroupError, GroupErrorKind, LabelFound, Layout, NewDisk, look,
-};
+use spindle_group::{DiskChanges, Group, GroupError, GroupErrorKind, LabelFound, NewDisk, look};
 
 use crate::scene::{
-    MIB, NORMAL, Scene, assert_sound, copies_on, create, named, numbers, pattern, read, remove,
-    spare, status, write_file,
+    HIGH, MIB, NORMAL, Scene, assert_sound, copies_on, create, named, numbers, pattern, read,
+    remove, spare, status, write_file,
 };
 
 /// The label behind the last AU.
@@ -657,11 +655,7 @@ fn lost_replicas_of_the_catalog_are_made_again_before_a_disk_with_one_is_forgott
 fn a_file_that_is_empty_still_keeps_its_failure_groups() {
     let scene = Scene::new(32, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
     let group = scene.open();
-    let high = Layout {
-        redundancy: Redundancy::High,
-        ..NORMAL
-    };
-    let file = create(&group, 1, high);
+    let file = create(&group, 1, HIGH);
     let error = group.drop_disks(&[DiskNumber(0)], false).unwrap_err();
     assert_eq!(error.kind, GroupErrorKind::NotEnough, "{error}");
     group.remove_file(&group.change(), &file).unwrap();

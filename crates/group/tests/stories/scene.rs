@@ -19,6 +19,10 @@ pub const NORMAL: Layout = Layout {
     redundancy: Redundancy::Normal,
     striping: Striping::Coarse,
 };
+pub const HIGH: Layout = Layout {
+    redundancy: Redundancy::High,
+    striping: Striping::Coarse,
+};
 pub const FINE: Layout = Layout {
     redundancy: Redundancy::Normal,
     striping: Striping::Fine,

@@ -10,9 +10,9 @@ use spindle_device::{DeviceError, DeviceErrorKind, DiskSlot, FaultyOperation};
 
 use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
-use crate::core::file::{File, Layout};
+use crate::core::file::File;
 use crate::event::EventKind;
-use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::scene::{HIGH, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 
 const LENGTH: usize = 8 << 20;
 const BLOCK: u64 = 4096;
@@ -215,11 +215,7 @@ fn a_block_that_every_copy_lacks_keeps_no_disk_from_counting() {
 fn a_failure_of_a_disk_that_is_away_keeps_no_other_one_from_catching_up() {
     let scene = Scene::new(51, Redundancy::High, &[(0, 64), (1, 64), (2, 64), (3, 64)]);
     let group = scene.open();
-    let layout = Layout {
-        redundancy: Redundancy::High,
-        striping: spindle_base::Striping::Coarse,
-    };
-    let file = create(&group, 10, layout);
+    let file = create(&group, 10, HIGH);
     group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
     group.sync().unwrap();
     resync(&group);
@@ -241,6 +237,42 @@ fn a_failure_of_a_disk_that_is_away_keeps_no_other_one_from_catching_up() {
         group.resync_unit(1 << 20).unwrap();
     }
     assert_eq!(stale_blocks(&group), 0);
+}
+
+/// Copies are made equal, and the disk that everything is copied from does not take a block of that.
+#[test]
+fn a_block_that_the_source_of_a_resync_does_not_take_from_its_copy_costs_nothing_either() {
+    let scene = Scene::mirrored(52);
+    let (group, file, data) = back_and_stale(&scene);
+    let (source, back) = (DiskNumber(0), DiskNumber(1));
+    let extents = group.map(&file);
+    let read_first = |disk| {
+        extents
+            .iter()
+            .find(move |extent| extent.copies[0].unwrap().0 == disk)
+    };
+    let at = read_first(back).unwrap().offset_bytes / BLOCK;
+    let begin = usize::try_from(at * BLOCK).unwrap();
+    // Both have it by now, and then the source something else.
+    group
+        .write(&file, at * BLOCK, &data[begin..begin + 4096])
+        .unwrap();
+    group.sync().unwrap();
+    let place = place_of(&group, &file, source, at);
+    scene.disks.overwrite(DiskSlot(0), place.start, &[9; 4096]);
+    scene.disks.fail_writes(DiskSlot(0), place, u64::MAX);
+    {
+        let _held = file.range_lock.exclusive(at, at + 1);
+        group.make_equal(&file, at, at + 1).unwrap();
+    }
+    assert!(
+        group.disks.is_online(source),
+        "the other one lacks the rest"
+    );
+    assert!(read(&group, &file, 0, LENGTH) == data);
+    scene.disks.clear_faults(DiskSlot(0));
+    resync_after_a_pause(&group);
+    assert_copies_equal(&scene, &group, &file, "it takes the block now");
 }
 
 /// The disk that everything is copied from does not take one block of a write that the other one takes.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::DiskSlot;
 
+use crate::Group;
 use crate::background::operations::{OperationView, Pass};
 use crate::core::file::File;
-use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
-use crate::{Group, Layout};
+use crate::scene::{HIGH, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 
 /// Background work until there is none.
 fn work(group: &Group) {
@@ -57,11 +57,7 @@ fn after_a_crash_copies_that_have_just_caught_up_are_enough_where_the_others_wer
     let disks: Vec<(u8, u64)> = (0..5).map(|group| (group, 96)).collect();
     let scene = Scene::new(13, Redundancy::High, &disks);
     let group = scene.open();
-    let high = Layout {
-        redundancy: Redundancy::High,
-        ..NORMAL
-    };
-    let file = create(&group, 10, high);
+    let file = create(&group, 10, HIGH);
     let length = 24 << 20;
     group.write(&file, 0, &pattern(13, length)).unwrap();
     group.sync().unwrap();

@@ -16,23 +16,14 @@ use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
 use crate::incarnation::Life;
 
-/// What became of a write that some disks failed.
-pub(super) struct Settled {
-    /// They went offline.
-    gone: SmallVec<[DiskNumber; 2]>,
-    /// They serve on without it.
-    borne: SmallVec<[DiskNumber; 2]>,
-    /// They have it.
-    took: SmallVec<[Life; 4]>,
-}
-
 impl Core {
     /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
     /// cannot do without, and that failed these blocks alone, serves on and has missed them: offline it
     /// would take with it what another disk, which came back, does not have yet. Where an extent has no
     /// copy the write failed, and no disk is given up for it: what the copies hold now is made
     /// equal, so that two reads never see two answers. The last of `ranges` is what was to be
-    /// written, the others are gaps.
+    /// written, the others are gaps. Gives the disks that have it; what those that failed have missed
+    /// is still to be noted, by [`Self::note_failed`].
     pub(super) fn settle_failed_writes(
         &self,
         file: &File,
@@ -40,7 +31,7 @@ impl Core {
         ranges: &[(u64, u64)],
         written: &Written,
         failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<Settled, GroupError> {
+    ) -> Result<SmallVec<[Life; 4]>, GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
         self.notice_offline();
@@ -69,31 +60,28 @@ impl Core {
             return Err(error);
         }
         let borne = self.borne_of(failed);
-        let (gone, reasons): (SmallVec<[DiskNumber; 2]>, SmallVec<[&DeviceError; 2]>) = (failed
-            .iter())
-        .filter(|(disk, _)| !borne.contains(disk))
-        .map(|(disk, error)| (*disk, error))
-        .unzip();
-        if let Some(reason) = reasons.first() {
+        let goes = |(disk, _): &&(DiskNumber, DeviceError)| !borne.contains(disk);
+        if let Some((_, reason)) = failed.iter().find(goes) {
+            let gone = failed.iter().filter(goes).map(|(disk, _)| *disk);
+            let gone: SmallVec<[DiskNumber; 2]> = gone.collect();
             self.take_offline(&gone, &reason.to_string())?;
         }
-        Ok(Settled { gone, borne, took })
+        Ok(took)
     }
 
-    /// Disks that failed a write have missed it. Noted after what others took of it counts there, so that
-    /// no row, and no disk that loses it in between, leaves the blocks on none that counts. The resync
-    /// brings it to those that serve on when they take it.
+    /// Disks that failed a write have missed it, be they offline or not. Noted after what others `took` of
+    /// it counts there, so that no row, and no disk that loses it in between, leaves the blocks on none
+    /// that counts. The resync brings it to those that serve on when they take it.
     pub(super) fn note_failed(
         &self,
         file: &File,
         ranges: &[(u64, u64)],
-        settled: &Settled,
+        took: &[Life],
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
-        // A sync waits for the rows: the one of a disk that went is perhaps named by no other.
-        self.note_missed(file, ranges, &settled.gone);
-        self.note_missed(file, ranges, &settled.borne);
-        if !(settled.took.iter()).all(|life| self.disks.is_current(*life))
+        let disks: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
+        self.note_missed(file, ranges, &disks);
+        if !(took.iter()).all(|life| self.disks.is_current(*life))
             && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
         {
             return Err(self.refuse_failed(file, &segment, failed));

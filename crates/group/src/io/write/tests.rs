@@ -10,7 +10,7 @@ use spindle_sync::level::Unshown;
 
 use crate::Group;
 use crate::core::file::File;
-use crate::scene::{NORMAL, Scene, assert_sound, create, pattern, read, resync};
+use crate::scene::{HIGH, NORMAL, Scene, assert_sound, create, pattern, read, resync};
 
 const LENGTH: usize = 4 << 20;
 
@@ -287,11 +287,7 @@ fn two_disks_that_fail_blocks_of_one_write_do_not_both_go_where_the_group_would_
 fn a_disk_that_serves_on_is_no_copy_of_what_it_did_not_take() {
     let scene = Scene::new(13, Redundancy::High, FIVE);
     let group = scene.open();
-    let layout = crate::core::file::Layout {
-        redundancy: Redundancy::High,
-        striping: spindle_base::Striping::Coarse,
-    };
-    let file = create(&group, 10, layout);
+    let file = create(&group, 10, HIGH);
     let data = pattern(1, LENGTH);
     group.write(&file, 0, &data).unwrap();
     group.sync().unwrap();

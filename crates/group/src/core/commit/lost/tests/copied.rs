@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use spindle_base::{DiskNumber, Redundancy, Striping};
+use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
@@ -14,16 +14,12 @@ use crate::Group;
 use crate::background::planner::Move;
 use crate::background::relocation::{Relocation, Step};
 use crate::core::dirty::Returning;
-use crate::core::file::{File, Layout};
+use crate::core::file::File;
 use crate::scene::{
-    NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    HIGH, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
 
 const MIB: usize = 1 << 20;
-const HIGH: Layout = Layout {
-    redundancy: Redundancy::High,
-    striping: Striping::Coarse,
-};
 
 fn step(group: &Group, relocation: &mut Relocation) -> Step {
     let mut buffer = AlignedBuffer::zeroed(MIB);
