@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{AlignedBuffer, DiskSlot, FaultyOperation};
+use spindle_device::{AlignedBuffer, DiskSlot, FaultyOperation, Request, Work};
 
 use crate::Group;
 use crate::background::planner::Move;
@@ -265,4 +265,26 @@ fn a_move_copies_nothing_that_its_source_dropped_before_the_state_says_so() {
         read(&group, &file, 0, 4096) == new,
         "{last:?}: a copy that was moved shows what was before a synced write"
     );
+}
+
+/// A flush of the catalog's fails after that of the files' data: nobody has anything more to flush there.
+#[test]
+fn a_failed_flush_that_nobody_asks_for_is_told_by_a_round() {
+    let scene = Scene::mirrored(67);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &OLD).unwrap();
+    group.sync().unwrap();
+    let slot = DiskSlot(DROPS.0);
+    scene.disks.drop_at_flushes(slot, 1);
+    let mut batch = [Request::new(slot, 0, Work::Flush)];
+    group.membership.run(&mut batch);
+    batch[0].result.as_ref().unwrap_err();
+    let stands = || group.membership.failed_flushes().of(DROPS).stand();
+    assert!(stands());
+    for now_ms in [0, 6000, 12_000] {
+        while group.step(now_ms).unwrap() {}
+    }
+    assert!(!stands());
+    assert!(read(&group, &file, 0, 4096) == OLD);
 }
