@@ -9,7 +9,8 @@
 //!
 //! A block that cannot be read is passed over: the run is halved until it stands alone, and what
 //! stands beside it is copied. So is one that the disk does not take, where the group cannot do
-//! without the disk. It is tried again after a while (`resync/blocked.rs`).
+//! without the disk. It is tried again after a while (`resync/blocked.rs`). An extent whose other copies
+//! are all away is left, and what stands beside it in the run is copied.
 //!
 //! A crash leaves more to be copied: rows follow the lists when a region has become quiet, and
 //! the commit that makes them durable flushes the disks first.
@@ -27,7 +28,7 @@ use spindle_format::ExtentCopy;
 
 use crate::background::Group;
 use crate::core::bad_places::{BadBlocks, BadPlace};
-use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
+use crate::core::dirty::{REGION_BLOCKS, Ranges, StaleRegion};
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
@@ -112,6 +113,8 @@ impl Copied {
 struct NotCopied {
     error: GroupError,
     obstacle: Obstacle,
+    /// Blocks of it that were.
+    copied_blocks: u64,
 }
 
 /// What stood in the way of a copy.
@@ -123,8 +126,11 @@ enum Obstacle {
     NotTaken,
     /// A disk that does not answer, or takes nothing more.
     Disk,
-    /// No copy that counts is online: disks have to come.
+    /// No copy that counts is online, of some that serve: those beside it can be copied, and disks have
+    /// to come.
     NoCopy,
+    /// No other copy serves: disks have to come. What stands beside it was copied.
+    Away,
 }
 
 impl Obstacle {
@@ -146,6 +152,7 @@ impl From<GroupError> for NotCopied {
             obstacle: of_disk.map_or(Obstacle::NoCopy, |error| {
                 Obstacle::of(error, Obstacle::Lost)
             }),
+            copied_blocks: 0,
             error,
         }
     }
@@ -198,12 +205,14 @@ impl Group {
                 }
                 return Ok(Some(bytes));
             }
+            drop(resync);
+            if bytes == 0 {
+                // A failed flush that nobody told may be why, and who comes here does nothing else.
+                self.tell_standing_failures()?;
+            }
             if more || bytes > 0 {
                 return Ok(Some(bytes));
             }
-            drop(resync);
-            // A failed flush that nobody told may be why, and who comes here does nothing else.
-            self.tell_standing_failures()?;
         }
     }
 
@@ -361,7 +370,12 @@ impl Group {
         (first, end): (u64, u64),
     ) -> Result<Copied, GroupError> {
         let mut copied = Copied::default();
-        let NotCopied { error, obstacle } = match self.resync_run(file, stale.disk, first, end) {
+        let run = self.resync_run(file, stale.disk, first, end);
+        let NotCopied {
+            error,
+            obstacle,
+            copied_blocks,
+        } = match run {
             Ok(blocks) => {
                 copied.blocks = blocks;
                 copied.tried_blocks = end - first;
@@ -369,14 +383,11 @@ impl Group {
             }
             Err(not_copied) => not_copied,
         };
+        copied.blocks = copied_blocks;
+        copied.tried_blocks = copied_blocks;
         self.check_fence()?;
-        let obstacle = match obstacle {
-            // No disk that could come back has it.
-            Obstacle::NoCopy if self.all_copies_serve(file, (first, end)) => Obstacle::Lost,
-            obstacle => obstacle,
-        };
         match obstacle {
-            Obstacle::Lost | Obstacle::NotTaken if end - first > 1 => {
+            Obstacle::Lost | Obstacle::NotTaken | Obstacle::NoCopy if end - first > 1 => {
                 let middle = first + (end - first) / 2;
                 copied.add(self.resync_what_goes(file, stale, (first, middle))?);
                 copied.add(self.resync_what_goes(file, stale, (middle, end))?);
@@ -392,22 +403,29 @@ impl Group {
                 copied.is_over = true;
             }
             // A disk that comes back is waited for, and nothing else.
-            Obstacle::NoCopy => {}
+            Obstacle::NoCopy | Obstacle::Away => {}
         }
         copied.failed = Some(error);
         Ok(copied)
     }
 
-    /// Whether every disk with a copy of these blocks serves.
-    fn all_copies_serve(&self, file: &File, (first, end): (u64, u64)) -> bool {
-        let mut all_serve = true;
-        let answer = plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-            let copies = segment.extent.iter().flat_map(|extent| extent.copies());
-            let mut present = copies.filter(|copy| copy.is_present());
-            all_serve &= present.all(|copy| self.is_online(copy.disk()));
-            Ok(())
-        });
-        answer.is_ok() && all_serve
+    /// Where no copy of these blocks counts that serves: what other copies of them there are than the
+    /// disk's.
+    fn without_copy_to_read(&self, file: &File, disk: DiskNumber, part: &Part) -> Obstacle {
+        let extent = file.map.read().extent(part.index);
+        let copies = extent.iter().flat_map(|extent| extent.present());
+        let others = copies.map(ExtentCopy::disk).filter(|other| *other != disk);
+        let (mut some_serve, mut all_serve) = (false, true);
+        for other in others {
+            some_serve |= self.is_online(other);
+            all_serve &= self.is_online(other);
+        }
+        match (all_serve, some_serve) {
+            // No disk that could come back has it.
+            (true, _) => Obstacle::Lost,
+            (false, true) => Obstacle::NoCopy,
+            (false, false) => Obstacle::Away,
+        }
     }
 
     /// Copies one run to the disk where it holds a copy; the blocks that were copied.
@@ -457,6 +475,8 @@ impl Group {
             return Ok(0);
         }
         let mut copied_blocks = 0;
+        let mut left: Ranges = SmallVec::new();
+        let mut away = None;
         for part in targets {
             let (at_block, blocks) = (part.at_block, part.blocks);
             let length = usize::try_from(blocks * BLOCK_SIZE_BYTES).expect("a part of a region");
@@ -464,7 +484,18 @@ impl Group {
             match self.read_blocks(file, at_block, at_block + blocks, &mut buffer) {
                 Ok(()) => {}
                 Err(error) if error.kind == GroupErrorKind::NotFound => return Ok(copied_blocks),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let mut not_copied = NotCopied::from(error);
+                    if not_copied.obstacle == Obstacle::NoCopy {
+                        not_copied.obstacle = self.without_copy_to_read(file, disk, &part);
+                    }
+                    if not_copied.obstacle != Obstacle::Away {
+                        return Err(not_copied);
+                    }
+                    left.push(part.range());
+                    away = away.or(Some(not_copied));
+                    continue;
+                }
             }
             let Some(slot) = self.disks.get(disk).and_then(|disk| disk.online_slot()) else {
                 return Ok(copied_blocks);
@@ -482,7 +513,11 @@ impl Group {
                     // Nobody waits for it: the blocks stay stale there.
                     let obstacle = Obstacle::of(&error, Obstacle::NotTaken);
                     let error = self.not_taken(disk, error);
-                    return Err(NotCopied { error, obstacle });
+                    return Err(NotCopied {
+                        error,
+                        obstacle,
+                        copied_blocks: 0,
+                    });
                 }
                 self.take_offline(&[disk], &error.to_string())?;
                 return Ok(copied_blocks);
@@ -493,9 +528,21 @@ impl Group {
         // it was perhaps not the newest; nor was it where a failed flush is not told yet.
         if self.disks.have_kept_all(&lives) {
             let newest = self.disks.flushes.newest(own);
-            (self.dirty).caught_up(file, (first, end), &[newest], &lives);
+            left.push((end, end));
+            let mut from = first;
+            for (at, until) in left {
+                if from < at {
+                    (self.dirty).caught_up(file, (from, at), &[newest], &lives);
+                }
+                from = until;
+            }
         }
-        Ok(copied_blocks)
+        away.map_or(Ok(copied_blocks), |away| {
+            Err(NotCopied {
+                copied_blocks,
+                ..away
+            })
+        })
     }
 
     /// The copy lies on a bad place that it could not leave. Where the disk does not give back what
@@ -554,6 +601,7 @@ impl Group {
         Err(NotCopied {
             error: GroupError::new(GroupErrorKind::Io, message).on_disk(disk),
             obstacle: Obstacle::NotTaken,
+            copied_blocks: 0,
         })
     }
 

@@ -413,12 +413,11 @@ impl Core {
         if !file.moving.is_empty() {
             self.note_moving(file, first, end);
         }
-        let mut took = None;
         if !failed.is_empty() {
             let settled = self.settle_failed_writes(file, &plan, &ranges, &written, &failed);
-            took = Some(settled.inspect_err(|_| {
+            settled.inspect_err(|_| {
                 self.note_missed(file, &ranges, &plan.missed);
-            })?);
+            })?;
         }
         let mut counted = Ok(());
         if file.may_be_stale.load(Ordering::Acquire) || self.bad_places.has_left() {
@@ -427,8 +426,8 @@ impl Core {
             let targets: SmallVec<[Target; 8]> = targets.filter(took).collect();
             counted = self.count_taken(file, (first, end), payload, intent, &targets, announced);
         }
-        if let Some(took) = took {
-            counted = counted.and(self.note_failed(file, &ranges, &took, &failed));
+        if !failed.is_empty() {
+            counted = counted.and(self.note_failed(file, &ranges, &failed));
         }
         if announced.ranges.is_empty() {
             self.note_missed(file, &ranges, &plan.missed);

@@ -1,6 +1,7 @@
 //! Moves across the outage of a disk with a copy.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
@@ -510,6 +511,80 @@ fn what_a_failed_write_left_and_was_made_equal_is_copied_again_by_a_move() {
         assert!(extent.present().any(|copy| copy.disk() == moved.to));
         assert_copies_equal(&scene, &group, &file, &format!("swapped {swapped}"));
     }
+}
+
+fn is_durable_write(batch: &[Request<'_>]) -> bool {
+    (batch.iter()).any(|one| matches!(one.work, Work::WriteDurable(_)))
+}
+
+/// The disk fails a write and serves on, because another one is away. Before it is known to lack the
+/// blocks a state is written.
+#[test]
+fn a_move_takes_nothing_for_good_from_a_disk_that_has_just_failed_a_write() {
+    let disks = [(0, 64), (1, 64), (2, 64), (3, 64)];
+    let scene = Scene::new(12, Redundancy::Normal, &disks);
+    let disks = OneBatchWaits::of(&scene);
+    let group = disks.open(&scene, 4);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(11, 24 << 20)).unwrap();
+    group.sync().unwrap();
+    let away = DiskNumber(3);
+    group.take_offline(&[away], "it failed").unwrap();
+    let (index, extent) = {
+        let map = file.map.read();
+        (11..map.end_index())
+            .map(|index| (index, map.extent(index).unwrap()))
+            .find(|(_, extent)| extent.present().all(|copy| copy.disk() != away))
+            .unwrap()
+    };
+    let [fails, from] = [extent.copies()[0], extent.copies()[1]];
+    let to = (0..3)
+        .map(DiskNumber)
+        .find(|disk| *disk != fails.disk() && *disk != from.disk())
+        .unwrap();
+    let moved = Move {
+        file: file.id,
+        index,
+        copy_number: 1,
+        from,
+        to,
+        blocks: from.blocks(),
+    };
+    let first = file.map.read().schedule().first_block(index);
+    let new = pattern(99, 64 * usize::try_from(BLOCK_SIZE_BYTES).unwrap());
+    // What says that these blocks are written to is durable.
+    let old = pattern(98, new.len());
+    (group.write(&file, first * BLOCK_SIZE_BYTES, &old)).unwrap();
+    group.sync().unwrap();
+    // Read last.
+    let other = group.disks.get(from.disk()).unwrap();
+    other.is_slow.store(true, Ordering::Relaxed);
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(1 << 20);
+    while relocation.done_blocks < from.blocks() {
+        let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+        assert!(matches!(step, Ok(Step::Copied(_))));
+    }
+    let bytes = fails.start_bytes()..fails.start_bytes() + fails.length_bytes();
+    (scene.disks).fail_writes(DiskSlot(fails.disk().0), bytes, 1);
+    let (has_come, go_on) = disks.wait(true, is_durable_write);
+    std::thread::scope(|scope| {
+        let (group, file, new) = (&group, &file, &new);
+        let writer = scope.spawn(move || {
+            (group.write(file, first * BLOCK_SIZE_BYTES, new)).unwrap();
+        });
+        has_come.recv().unwrap();
+        let step = group.step_relocation(&mut relocation, 256, &mut buffer);
+        go_on.send(()).unwrap();
+        writer.join().unwrap();
+        assert!(matches!(step, Ok(Step::Copied(_))), "{step:?}");
+    });
+    group.sync_file(&file, true).unwrap();
+    let mut step = || group.step_relocation(&mut relocation, 256, &mut buffer);
+    while matches!(step().unwrap(), Step::Copied(_)) {}
+    let mut found = vec![0; new.len()];
+    (group.read(&file, first * BLOCK_SIZE_BYTES, &mut found)).unwrap();
+    assert!(found == new, "an answered and synced write is on no disk");
 }
 
 /// The byte at which block `inside` of the copy begins, and nothing more.

@@ -347,3 +347,40 @@ fn a_block_that_a_resync_cannot_write_costs_no_disk_that_the_group_cannot_do_wit
     assert_eq!(stale_blocks(&group), 0);
     assert_copies_equal(&scene, &group, &file, "after the resync");
 }
+
+/// A run goes over extents with copies on several pairs of disks.
+#[test]
+fn an_extent_whose_source_is_away_holds_up_none_that_stands_beside_it() {
+    let scene = Scene::new(47, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
+    let new = pattern(2, LENGTH);
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    group.take_offline(&[DiskNumber(2)], "it died").unwrap();
+    resync(&group);
+    let mut left_count = 0;
+    for extent in group.map(&file) {
+        let disks: Vec<u16> = (extent.copies.iter().flatten())
+            .map(|(disk, _)| disk.0)
+            .collect();
+        let first = extent.offset_bytes / BLOCK;
+        let end = first + extent.initialised_bytes / BLOCK;
+        let is_stale = group.dirty.is_stale(&file, DiskNumber(1), first, end);
+        if disks.contains(&1) {
+            assert_eq!(is_stale, disks.contains(&2), "{extent:?}");
+            left_count += u32::from(is_stale);
+        }
+    }
+    assert!(left_count > 0);
+    group.return_disks(&[DiskSlot(2)]).unwrap();
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 0);
+    assert!(read(&group, &file, 0, LENGTH) == new);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}

@@ -14,7 +14,6 @@ use crate::core::disks::Written;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
-use crate::incarnation::Life;
 
 impl Core {
     /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
@@ -22,8 +21,8 @@ impl Core {
     /// would take with it what another disk, which came back, does not have yet. Where an extent has no
     /// copy the write failed, and no disk is given up for it: what the copies hold now is made
     /// equal, so that two reads never see two answers. The last of `ranges` is what was to be
-    /// written, the others are gaps. Gives the disks that have it; what those that failed have missed
-    /// is still to be noted, by [`Self::note_failed`].
+    /// written, the others are gaps. What the disks that failed have missed is still to be noted, by
+    /// [`Self::note_failed`].
     pub(super) fn settle_failed_writes(
         &self,
         file: &File,
@@ -31,14 +30,14 @@ impl Core {
         ranges: &[(u64, u64)],
         written: &Written,
         failed: &[(DiskNumber, DeviceError)],
-    ) -> Result<SmallVec<[Life; 4]>, GroupError> {
+    ) -> Result<(), GroupError> {
         let (first, end) = ranges[ranges.len() - 1];
         // One that went meanwhile, and may be back, or serves on after a failed flush, has lost the write.
         self.notice_offline();
-        let took: SmallVec<[Life; 4]> = (written.lives())
+        let on: SmallVec<[DiskNumber; 4]> = (written.lives())
             .filter(|life| !plan.missed.contains(&life.disk) && self.disks.is_current(*life))
+            .map(|life| life.disk)
             .collect();
-        let on: SmallVec<[DiskNumber; 4]> = took.iter().map(|life| life.disk).collect();
         let lost = self.without_copy(file, &file.map.read(), (first, end), &on)?;
         if let Some(segment) = lost {
             if file.is_mirrored() {
@@ -66,27 +65,30 @@ impl Core {
             let gone: SmallVec<[DiskNumber; 2]> = gone.collect();
             self.take_offline(&gone, &reason.to_string())?;
         }
-        Ok(took)
+        Ok(())
     }
 
-    /// Disks that failed a write have missed it, be they offline or not. Noted after what others `took` of
+    /// Disks that failed a write have missed it, be they offline or not. Noted after what others took of
     /// it counts there, so that no row, and no disk that loses it in between, leaves the blocks on none
     /// that counts. The resync brings it to those that serve on when they take it.
     pub(super) fn note_failed(
         &self,
         file: &File,
         ranges: &[(u64, u64)],
-        took: &[Life],
         failed: &[(DiskNumber, DeviceError)],
     ) -> Result<(), GroupError> {
         let disks: SmallVec<[DiskNumber; 2]> = failed.iter().map(|(disk, _)| *disk).collect();
         self.note_missed(file, ranges, &disks);
-        if !(took.iter()).all(|life| self.disks.is_current(*life))
-            && let Some(segment) = self.keep_where_lost(file, ranges, failed)?
-        {
-            return Err(self.refuse_failed(file, &segment, failed));
+        if !file.moving.is_empty() {
+            // Whoever copies extents elsewhere was told before that, and took perhaps what was there.
+            for (first, end) in ranges {
+                self.note_moving(file, *first, *end);
+            }
         }
-        Ok(())
+        match self.keep_where_lost(file, ranges, failed)? {
+            Some(segment) => Err(self.refuse_failed(file, &segment, failed)),
+            None => Ok(()),
+        }
     }
 
     /// The write has failed: the next sync tells it, too.
@@ -141,9 +143,9 @@ impl Core {
         is_of_place(error) && !(self.membership).can_do_without(&BTreeSet::from([disk]))
     }
 
-    /// A disk that took the write has lost it since, and whoever noted that took these copies for good
-    /// ones, which have failed it. Where no copy is better theirs count, as they were; a part of which
-    /// that is so, where there is one.
+    /// A disk that took the write has lost it since, or is said to have lost it by somebody who notes late
+    /// what it lost before: these copies, which have failed the write, were good ones then. Where no copy
+    /// is better theirs count, as they were; a part of which that is so, where there is one.
     #[cold]
     fn keep_where_lost(
         &self,

@@ -296,29 +296,35 @@ fn a_failed_flush_that_nobody_asks_for_is_told_by_a_round() {
     assert!(read(&group, &file, 0, 4096) == OLD);
 }
 
-/// Nothing is copied from there as long as the failure stands.
+/// Nothing is copied from there as long as the failure stands: less than a piece of a region, and more.
 #[test]
 fn a_resync_tells_the_failed_flush_that_holds_it_up() {
-    let scene = Scene::mirrored(68);
-    let group = scene.open();
-    let file = create(&group, 10, NORMAL);
-    group.write(&file, 0, &OLD).unwrap();
-    group.sync().unwrap();
-    group.take_offline(&[GOOD], "it failed").unwrap();
-    group.write(&file, 0, &[2; 4096]).unwrap();
-    group.sync().unwrap();
-    group.return_disks(&[DiskSlot(GOOD.0)]).unwrap();
-    fail_a_flush_that_nobody_asks_for(&scene, &group);
-    let group = Arc::new(group);
-    let (ended, has_ended) = std::sync::mpsc::channel();
-    let (resyncing, copied) = (Arc::clone(&group), Arc::clone(&file));
-    thread::spawn(move || {
-        while resyncing.resync_unit(1 << 20).unwrap().is_some() {}
-        let _ = ended.send(read(&resyncing, &copied, 0, 4096));
-    });
-    let answer = has_ended.recv_timeout(Duration::from_secs(30));
-    assert!(answer.expect("the resync has no end") == [2; 4096]);
-    assert!(!stands(&group));
-    let is_good = |disk| disk == GOOD;
-    assert!(group.dirty.stale_regions(&is_good).is_empty());
+    for length in [4096, 2 << 20] {
+        let scene = Scene::mirrored(68);
+        let group = scene.open();
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, length)).unwrap();
+        group.sync().unwrap();
+        group.take_offline(&[GOOD], "it failed").unwrap();
+        group.write(&file, 0, &pattern(2, length)).unwrap();
+        group.sync().unwrap();
+        group.return_disks(&[DiskSlot(GOOD.0)]).unwrap();
+        fail_a_flush_that_nobody_asks_for(&scene, &group);
+        let group = Arc::new(group);
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let (resyncing, copied) = (Arc::clone(&group), Arc::clone(&file));
+        let resync = thread::spawn(move || {
+            let begun = Instant::now();
+            while resyncing.resync_unit(1 << 20).unwrap().is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(30));
+            }
+            let _ = ended.send(read(&resyncing, &copied, 0, length));
+        });
+        let answer = has_ended.recv_timeout(Duration::from_secs(30));
+        assert!(answer.expect("the resync has no end") == pattern(2, length));
+        resync.join().unwrap();
+        assert!(!stands(&group));
+        let is_good = |disk| disk == GOOD;
+        assert!(group.dirty.stale_regions(&is_good).is_empty());
+    }
 }
