@@ -306,7 +306,10 @@ impl Core {
         let node = self.nodes.get_or_load(id, || {
             // Under the shard's lock: whoever ends the inheritance looks at its nodes afterwards.
             let inherits = self.inherits.load(Ordering::Acquire);
+            let forgettings_count = self.forgettings_count.load(Ordering::SeqCst);
             let node = Node::load(&self.group, id, inherits)?;
+            // It may have been here before, and have gone from memory since.
+            node.told.note_forgotten(forgettings_count);
             was_parked = self.take_parked(&node);
             Ok(node)
         })?;

@@ -235,17 +235,23 @@ impl Scene {
         told.notices_count.get()
     }
 
-    /// As [`Self::answered`], where a write by another door is made before the answer is given; whether
-    /// the kernel is told to forget what it was answered.
-    fn is_overtaken_forgotten(&self, opcode: Opcode, node: FileId, body: &[&[u8]]) -> bool {
+    /// As [`Self::answered`], where `written` is written by another door before the answer is given; what
+    /// the kernel is told to forget of what it was answered.
+    fn overtaken(
+        &self,
+        written: &Arc<spindle_fs::Handle>,
+        opcode: Opcode,
+        node: FileId,
+        body: &[&[u8]],
+    ) -> Vec<Stale> {
         let mut told = Told::new(body);
-        let file = Arc::clone(&self.file);
+        let written = Arc::clone(written);
         told.before_answer = Some(Box::new(move || {
-            assert!(file.forget_attributes().is_some());
+            assert!(written.forget_attributes().is_some());
         }));
         self.serve(opcode, node, &mut told);
         assert_eq!(told.errors, [0]);
-        told.forgotten.into_inner() == [Stale::Attributes(self.file.id())]
+        told.forgotten.into_inner()
     }
 
     fn handle(&self, handle: &Arc<spindle_fs::Handle>) -> u64 {
@@ -389,9 +395,34 @@ fn attributes_that_reach_the_kernel_after_it_was_told_to_forget_them_are_forgott
         mode: 0o640,
         ..SetAttributesIn::default()
     };
-    let (of_file, change) = (scene.file.id(), change.as_bytes());
-    assert!(scene.is_overtaken_forgotten(Opcode::SetAttributes, of_file, &[change]));
-    assert!(scene.is_overtaken_forgotten(Opcode::Lookup, FileId::ROOT, &[b"file\0"]));
-    let told = scene.answered(Opcode::Lookup, FileId::ROOT, &[b"file\0"]);
+    let (file, of_file) = (&scene.file, scene.file.id());
+    let attributes = [Stale::Attributes(of_file)];
+    let change = [change.as_bytes()];
+    let forgotten = scene.overtaken(file, Opcode::SetAttributes, of_file, &change);
+    assert_eq!(forgotten, attributes);
+    let name = [b"file\0".as_slice()];
+    let forgotten = scene.overtaken(file, Opcode::Lookup, FileId::ROOT, &name);
+    assert_eq!(forgotten, attributes);
+    let told = scene.answered(Opcode::Lookup, FileId::ROOT, &name);
     assert!(told.forgotten.into_inner().is_empty(), "nobody overtook it");
+}
+
+/// Each would start a thread, for as long as somebody writes to any file past the cache.
+#[test]
+fn attributes_of_one_file_are_not_forgotten_for_those_of_another() {
+    let scene = Scene::new();
+    let change = SetAttributesIn {
+        valid: set_attributes::MODE,
+        mode: 0o640,
+        ..SetAttributesIn::default()
+    };
+    let requests = [
+        (Opcode::SetAttributes, scene.file.id(), change.as_bytes()),
+        (Opcode::Lookup, FileId::ROOT, b"file\0"),
+    ];
+    for (opcode, node, body) in requests {
+        scene.answered(Opcode::Lookup, FileId::ROOT, &[b"fills\0"]);
+        let forgotten = scene.overtaken(&scene.fills, opcode, node, &[body]);
+        assert_eq!(forgotten, [], "{opcode:?}");
+    }
 }
