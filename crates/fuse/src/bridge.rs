@@ -348,10 +348,6 @@ impl Service for Bridge {
         self.die_at_half();
     }
 
-    fn begun(&self) {
-        self.file_system.begin_kernel();
-    }
-
     fn ended(&self) {
         self.file_system.end_kernel();
     }

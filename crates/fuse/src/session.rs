@@ -107,10 +107,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Serving a request panicked, and it was answered with an error.
     fn panicked(&self) {}
 
-    /// Before the first request is served.
-    fn begun(&self) {}
-
-    /// The kernel has ended the mount, and the last request of it was served.
+    /// The kernel has ended the mount, and the last request of it was served. No other mount has begun
+    /// yet.
     fn ended(&self) {}
 }
 
@@ -274,8 +272,13 @@ impl Mount {
             kept: AtomicBool::new(kept),
             dirty_bytes_max: AtomicU64::new(0),
         };
+        // Before the workers: where this fails none of them is there to tell of the mount's end, when
+        // another one may have begun. Where one of them is missing the others do not tell of it.
+        if let Err(source) = start_watch(&gate) {
+            notices.close();
+            return Err(no_thread(&mount.directory, source));
+        }
         let service = Arc::new(service);
-        service.begun();
         let serving_count = Arc::new(AtomicUsize::new(workers_count));
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
@@ -320,14 +323,7 @@ impl Mount {
                 return Err(no_thread(&mount.directory, source));
             }
         }
-        match start_watch(&gate) {
-            Ok(()) => Ok(mount),
-            Err(source) => {
-                gate.close();
-                notices.close();
-                Err(no_thread(&mount.directory, source))
-            }
-        }
+        Ok(mount)
     }
 
     /// Lets the kernel hold so much of what programs change through shared mappings from now on; a change
