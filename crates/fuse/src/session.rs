@@ -21,9 +21,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use spindle_base::FileId;
 use spindle_fs::FileSystem;
-use zerocopy::IntoBytes;
 
-use crate::abi::{InHeader, NotifyInodeOut, notify};
+use crate::abi::{InHeader, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
@@ -391,17 +390,7 @@ impl Mount {
     /// What the kernel answered.
     pub fn is_known(&self, id: FileId) -> Result<bool, Errno> {
         // Only attributes are forgotten, which it reads again when it needs them.
-        let notice = NotifyInodeOut {
-            node: id.0,
-            offset_bytes: -1,
-            length_bytes: 0,
-        };
-        let parts = [notice.as_bytes()];
-        match send(&self.descriptors[0], 0, notify::INVALIDATE_INODE, &parts) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Stale::Attributes(id).forget_if_known(&self.descriptors[0])
     }
 
     /// True until the mount has ended. The kernel says so before the workers have noticed.

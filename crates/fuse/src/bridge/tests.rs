@@ -1,6 +1,6 @@
 //! Requests that are made and answered with an error: what the kernel is told of them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SharedMemory, SimulatedDisks};
@@ -8,7 +8,7 @@ use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 use super::*;
 use crate::abi::{
-    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, notify, open_flags,
+    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, open_flags,
     set_attributes,
 };
 use crate::stale::Stale;
@@ -30,7 +30,7 @@ struct Told {
     errors: Vec<i32>,
     dropped: Vec<NotifyInodeOut>,
     forgotten: RefCell<Vec<Stale>>,
-    notices_count: Cell<u32>,
+    forgotten_at_once: RefCell<Vec<Stale>>,
 }
 
 impl Told {
@@ -42,7 +42,7 @@ impl Told {
             errors: Vec::new(),
             dropped: Vec::new(),
             forgotten: RefCell::default(),
-            notices_count: Cell::new(0),
+            forgotten_at_once: RefCell::default(),
         }
     }
 
@@ -98,10 +98,8 @@ impl Transport for Told {
         self.forgotten.borrow_mut().extend(stale);
     }
 
-    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {
-        let notice = NotifyInodeOut::read_from_bytes(data).unwrap();
-        assert_eq!((code, notice.offset_bytes), (notify::INVALIDATE_INODE, -1));
-        self.notices_count.set(self.notices_count.get() + 1);
+    fn forget(&self, stale: &Stale) -> Result<(), Errno> {
+        self.forgotten_at_once.borrow_mut().push(stale.clone());
         Ok(())
     }
 }
@@ -221,7 +219,7 @@ impl Scene {
     }
 
     /// How many notices a direct write sends of attributes.
-    fn notices_of_a_direct_write(&self) -> u32 {
+    fn notices_of_a_direct_write(&self) -> usize {
         let request = WriteIn {
             handle: self.handle(&self.file),
             size_bytes: 4096,
@@ -232,7 +230,11 @@ impl Scene {
         };
         let body = [request.as_bytes(), &[3; 4096]];
         let told = self.answered(Opcode::Write, self.file.id(), &body);
-        told.notices_count.get()
+        let forgotten = told.forgotten_at_once.into_inner();
+        let attributes = Stale::Attributes(self.file.id());
+        // With anything else the kernel may wait for this very request.
+        assert!(forgotten.iter().all(|stale| *stale == attributes));
+        forgotten.len()
     }
 
     /// As [`Self::answered`], where `written` is written by another door before the answer is given; what
