@@ -558,9 +558,11 @@ impl Mount {
     }
 
     /// Makes the kernel forget a file's attributes and cached bytes, after they changed by
-    /// another door, and waits for that, so long at most. The kernel waits for pages that are being read,
-    /// and nobody can end that wait: where this mount has a process that sends notices, it is that one
-    /// which waits. Never from a worker: the kernel may wait for requests under way.
+    /// another door, and waits for that. The kernel waits for pages that are being read, and nobody can
+    /// end that wait: where this mount has a process that sends notices, it is that one which waits, and
+    /// the caller waits no longer than `most`; while that process is being started no longer than two
+    /// seconds, where `most` is less. Without such a process the caller waits as the kernel does. Never
+    /// from a worker: the kernel may wait for requests under way.
     ///
     /// # Errors
     /// What the kernel answered, or that it was not done in time; a file that it does not know is no

@@ -457,6 +457,8 @@ impl KernelCache for Mounts {
         }
     }
 
+    /// While the process that sends a mount's notices is being started the caller waits longer than
+    /// [`SEEN_MOST`], see [`Mount::invalidate_file`].
     fn bytes_changed(&self, id: FileId) -> bool {
         let mut has_forgotten = true;
         for served in self.list() {
