@@ -109,26 +109,14 @@ impl FileSystem {
         }
     }
 
-    /// A mount begins to use the files. It holds references by [`FileSystem::remember`] until
-    /// [`FileSystem::end_kernel`].
-    pub fn begin_kernel(&self) {
-        *self.core.kernels_count.lock() += 1;
-    }
-
-    /// A mount has ended, and nobody serves requests of it any more. The kernel does not say what it
-    /// lets go of then. So where it was the last one nobody holds references, those that the kernel
-    /// was given by an earlier process included, and what has no name and no handle is removed.
+    /// The mount has ended, and nobody serves requests of it any more. The kernel does not say what it
+    /// lets go of then. So nobody holds references, those that the kernel was given by an earlier
+    /// process included, and what has no name and no handle is removed.
+    ///
+    /// A file system has one mount at a time, and the next one begins when this has returned: nodes do
+    /// not know which mount holds a reference.
     pub fn end_kernel(&self) {
-        let lost = {
-            let mut count = self.core.kernels_count.lock();
-            *count = count.saturating_sub(1);
-            // Held on, so that the next mount begins after this.
-            if *count > 0 {
-                return;
-            }
-            self.core.forget_references()
-        };
-        for id in lost {
+        for id in self.core.forget_references() {
             if let Some(node) = self.core.nodes.get(id) {
                 self.core.remove_lost(&node);
             }

@@ -6,8 +6,6 @@
 spindle_sync::levels! {
     /// Held to look names up or to change them, over the rows that are read for it.
     Names = 2, "the names";
-    /// How many mounts there are; held while nodes forget what an ended one knew of them.
-    Kernels = 3, "the mounts";
     /// A file's content; held over its reads, writes and the commits that these ask for.
     Content = 4, "a file's content";
     /// What is known of all names while a scrub runs; held while it is read.

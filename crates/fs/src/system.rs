@@ -9,7 +9,7 @@ use spindle_catalog::{Edit, Table, file_key};
 use spindle_format::{Inode, InodeKind};
 use spindle_group::{Change, File, Group, Layout, RequestUnderWay};
 use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spindle_sync::level::{DeepMutex, DeepRwLock, LeafMutex, LeafRwLock};
+use spindle_sync::level::{DeepRwLock, LeafMutex, LeafRwLock};
 
 use crate::attribute::{Attributes, Owner, Time};
 use crate::behind::Behind;
@@ -79,10 +79,8 @@ pub(crate) struct Core {
     pub(crate) changes_count: AtomicU64,
     pub(crate) quiet: LeafMutex<Quiet>,
     /// The mount is older than this process: the kernel knows nodes that it was told of before.
-    /// Until no mount is left.
+    /// Until that mount has ended.
     pub(crate) inherits: AtomicBool,
-    /// So many mounts are there.
-    pub(crate) kernels_count: DeepMutex<u64, levels::Kernels>,
     /// How often a front door was told to forget attributes.
     pub(crate) forgettings_count: AtomicU64,
     /// Files without a name of which only the kernel knows whether they are in use.
@@ -187,7 +185,6 @@ impl FileSystem {
             changes_count: AtomicU64::new(0),
             quiet: LeafMutex::default(),
             inherits: AtomicBool::new(inherits),
-            kernels_count: DeepMutex::default(),
             forgettings_count: AtomicU64::new(0),
             doubtful_orphans: LeafMutex::default(),
             verifies: AtomicBool::new(true),
@@ -306,7 +303,10 @@ impl Core {
         let node = self.nodes.get_or_load(id, || {
             // Under the shard's lock: whoever ends the inheritance looks at its nodes afterwards.
             let inherits = self.inherits.load(Ordering::Acquire);
+            let forgettings_count = self.forgettings_count.load(Ordering::SeqCst);
             let node = Node::load(&self.group, id, inherits)?;
+            // It may have been here before, and have gone from memory since.
+            node.told.note_forgotten(forgettings_count);
             was_parked = self.take_parked(&node);
             Ok(node)
         })?;

@@ -207,19 +207,23 @@ impl Bridge {
         Err(refusal)
     }
 
-    /// The kernel has been told attributes. Where it was told to forget some since the request came they
-    /// may be older than that, and it does not see it everywhere: of a file that it did not know yet, or
-    /// where it is told of a change of its own, it keeps them. So it forgets them again, which a thread
-    /// sees to: of a file that nobody has open the kernel may wait for its end.
+    /// The kernel has been told attributes. Where it was told to forget those of such a file since the
+    /// request came they may be older than that, and it does not see it everywhere: of a file that it did
+    /// not know yet, or where it is told of a change of its own, it keeps them. So it forgets them again,
+    /// which a thread sees to: of a file that nobody has open the kernel may wait for its end.
     fn forget_overtaken<T: Transport>(
         &self,
         forgettings_count: u64,
         told: impl FnOnce() -> Vec<FileId>,
         transport: &T,
     ) {
-        if self.file_system.forgettings_count() != forgettings_count {
-            transport.forget_soon(told().into_iter().map(Stale::Attributes).collect());
+        // One number for all files is soon looked at, and where it is the same there is nothing to ask.
+        if self.file_system.forgettings_count() == forgettings_count {
+            return;
         }
+        let mut told = told();
+        told.retain(|id| (self.file_system).was_forgotten_since(*id, forgettings_count));
+        transport.forget_soon(told.into_iter().map(Stale::Attributes).collect());
     }
 
     fn dispatch<T: Transport>(
@@ -342,10 +346,6 @@ impl Service for Bridge {
 
     fn panicked(&self) {
         self.die_at_half();
-    }
-
-    fn begun(&self) {
-        self.file_system.begin_kernel();
     }
 
     fn ended(&self) {

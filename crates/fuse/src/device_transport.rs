@@ -208,8 +208,8 @@ impl Transport for DeviceTransport {
         stale::forget_soon(&self.descriptor, stale);
     }
 
-    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {
-        send(&self.descriptor, 0, code, &[data])
+    fn forget(&self, stale: &Stale) -> Result<(), Errno> {
+        stale.forget(&self.descriptor)
     }
 }
 

@@ -126,9 +126,7 @@ struct State {
     is_failing: bool,
     /// When this process said that it is there.
     begun_at: Option<Instant>,
-    /// It has done a notice.
-    has_done: bool,
-    /// So many before it have not.
+    /// So many processes, this one included, were started since the last notice was done.
     useless_count: u32,
     is_asleep: bool,
     closed_at: Option<Instant>,
@@ -338,10 +336,7 @@ impl State {
     fn lose_process(&mut self) {
         self.socket = None;
         self.begun_at = None;
-        if !std::mem::take(&mut self.has_done) {
-            self.useless_count += 1;
-            self.is_failing |= self.useless_count >= USELESS_MOST;
-        }
+        self.is_failing |= self.useless_count >= USELESS_MOST;
         self.unsent = self.waiting.keys().copied().collect();
     }
 
@@ -446,6 +441,7 @@ impl Shared {
                 let started = self.start_process();
                 state = self.state.lock();
                 state.is_failing |= started.is_none();
+                state.useless_count += u32::from(started.is_some());
                 state.socket = started;
             }
             state.send_rest();
@@ -518,7 +514,6 @@ impl Shared {
     fn end(&self, done: &Done) {
         let waiting = {
             let mut state = self.state.lock();
-            state.has_done = true;
             state.is_failing = false;
             state.useless_count = 0;
             let waiting = state.waiting.remove(&done.number);

@@ -21,9 +21,8 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use spindle_base::FileId;
 use spindle_fs::FileSystem;
-use zerocopy::IntoBytes;
 
-use crate::abi::{InHeader, NotifyInodeOut, notify};
+use crate::abi::{InHeader, notify};
 use crate::bridge::Bridge;
 use crate::counters::{Counters, WorkerCounters};
 use crate::device_transport::{AnswerBuffers, DeviceTransport, send};
@@ -107,10 +106,8 @@ pub(crate) trait Service: Send + Sync + 'static {
     /// Serving a request panicked, and it was answered with an error.
     fn panicked(&self) {}
 
-    /// Before the first request is served.
-    fn begun(&self) {}
-
-    /// The kernel has ended the mount, and the last request of it was served.
+    /// The kernel has ended the mount, and the last request of it was served. No other mount has begun
+    /// yet.
     fn ended(&self) {}
 }
 
@@ -274,8 +271,13 @@ impl Mount {
             kept: AtomicBool::new(kept),
             dirty_bytes_max: AtomicU64::new(0),
         };
+        // Before the workers: where this fails none of them is there to tell of the mount's end, when
+        // another one may have begun. Where one of them is missing the others do not tell of it.
+        if let Err(source) = start_watch(&gate) {
+            notices.close();
+            return Err(no_thread(&mount.directory, source));
+        }
         let service = Arc::new(service);
-        service.begun();
         let serving_count = Arc::new(AtomicUsize::new(workers_count));
         let answer_buffers = Arc::new(AnswerBuffers::new(MAX_DATA_BYTES));
         for (index, descriptor) in mount.descriptors[1..].iter().enumerate() {
@@ -320,14 +322,7 @@ impl Mount {
                 return Err(no_thread(&mount.directory, source));
             }
         }
-        match start_watch(&gate) {
-            Ok(()) => Ok(mount),
-            Err(source) => {
-                gate.close();
-                notices.close();
-                Err(no_thread(&mount.directory, source))
-            }
-        }
+        Ok(mount)
     }
 
     /// Lets the kernel hold so much of what programs change through shared mappings from now on; a change
@@ -395,17 +390,7 @@ impl Mount {
     /// What the kernel answered.
     pub fn is_known(&self, id: FileId) -> Result<bool, Errno> {
         // Only attributes are forgotten, which it reads again when it needs them.
-        let notice = NotifyInodeOut {
-            node: id.0,
-            offset_bytes: -1,
-            length_bytes: 0,
-        };
-        let parts = [notice.as_bytes()];
-        match send(&self.descriptors[0], 0, notify::INVALIDATE_INODE, &parts) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Stale::Attributes(id).forget_if_known(&self.descriptors[0])
     }
 
     /// True until the mount has ended. The kernel says so before the workers have noticed.
@@ -573,9 +558,11 @@ impl Mount {
     }
 
     /// Makes the kernel forget a file's attributes and cached bytes, after they changed by
-    /// another door, and waits for that, so long at most. The kernel waits for pages that are being read,
-    /// and nobody can end that wait: where this mount has a process that sends notices, it is that one
-    /// which waits. Never from a worker: the kernel may wait for requests under way.
+    /// another door, and waits for that. The kernel waits for pages that are being read, and nobody can
+    /// end that wait: where this mount has a process that sends notices, it is that one which waits, and
+    /// the caller waits no longer than `most`; while that process is being started no longer than two
+    /// seconds, where `most` is less. Without such a process the caller waits as the kernel does. Never
+    /// from a worker: the kernel may wait for requests under way.
     ///
     /// # Errors
     /// What the kernel answered, or that it was not done in time; a file that it does not know is no

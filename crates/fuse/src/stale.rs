@@ -1,7 +1,8 @@
 //! What the kernel is to forget, because it changed and no answer says so.
 //!
-//! The kernel keeps names and attributes for as long as nobody tells it otherwise. Never a worker
-//! tells it: the kernel waits for requests under way first, the one being answered among them.
+//! The kernel keeps names and attributes for as long as nobody tells it otherwise. Of a name and of
+//! bytes never a worker tells it: the kernel waits for requests under way first, the one being answered
+//! among them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,6 +36,11 @@ impl Stale {
     /// # Errors
     /// What the kernel answered; that it knows nothing of it is no error.
     pub(crate) fn forget(&self, descriptor: &OwnedFd) -> Result<(), Errno> {
+        self.forget_if_known(descriptor).map(|_| ())
+    }
+
+    /// As [`Self::forget`]; whether the kernel knew anything of it.
+    pub(crate) fn forget_if_known(&self, descriptor: &OwnedFd) -> Result<bool, Errno> {
         let told = match self {
             Self::Entry { parent, name } => {
                 let notice = NotifyEntryOut {
@@ -51,8 +57,9 @@ impl Stale {
             Self::File(id) => forget_of_inode(descriptor, *id, 0),
         };
         match told {
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -71,9 +71,10 @@ pub(crate) trait Transport {
     /// Makes the kernel forget all of these, soon after the answer.
     fn forget_soon(&self, stale: Vec<Stale>);
 
-    /// Tells the kernel something that it did not ask for.
+    /// Makes the kernel forget that before the answer. Only what it waits for nothing with, which are a
+    /// file's attributes.
     ///
     /// # Errors
-    /// What the kernel said of it; `ENOENT` where it does not know the file.
-    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno>;
+    /// What the kernel said of it; that it does not know the file is none.
+    fn forget(&self, stale: &Stale) -> Result<(), Errno>;
 }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
 use spindle_fuse::{Mount, MountError, MountOptions, check_directory, mounted_at};
@@ -107,6 +108,23 @@ impl Mounts {
 
     fn list(&self) -> Vec<Arc<Served>> {
         self.state.lock().mounts.clone()
+    }
+
+    /// Has the kernel forget `what` of a file at each mount; whether all of them did in time.
+    fn all_forget(
+        &self,
+        id: FileId,
+        what: &str,
+        forget: impl Fn(&Mount) -> Result<(), Errno>,
+    ) -> bool {
+        let mut has_forgotten = true;
+        for served in self.list() {
+            if let Err(error) = forget(&served.mount) {
+                tracing::debug!(%id, what, %error, "the kernel did not forget of a file what changed");
+                has_forgotten = false;
+            }
+        }
+        has_forgotten
     }
 
     /// Forgets mounts that have ended but for those that `stay`; whether there was one.
@@ -457,26 +475,14 @@ impl KernelCache for Mounts {
         }
     }
 
+    /// While the process that sends a mount's notices is being started the caller waits longer than
+    /// [`SEEN_MOST`], see [`Mount::invalidate_file`].
     fn bytes_changed(&self, id: FileId) -> bool {
-        let mut has_forgotten = true;
-        for served in self.list() {
-            if let Err(error) = served.mount.invalidate_file(id, SEEN_MOST) {
-                tracing::debug!(%id, %error, "the kernel did not forget a file's bytes in time");
-                has_forgotten = false;
-            }
-        }
-        has_forgotten
+        self.all_forget(id, "bytes", |mount| mount.invalidate_file(id, SEEN_MOST))
     }
 
     fn attributes_changed(&self, id: FileId) -> bool {
-        let mut has_forgotten = true;
-        for served in self.list() {
-            if let Err(error) = served.mount.forget_attributes(id) {
-                tracing::debug!(%id, %error, "the kernel did not forget a file's attributes");
-                has_forgotten = false;
-            }
-        }
-        has_forgotten
+        self.all_forget(id, "attributes", |mount| mount.forget_attributes(id))
     }
 
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
@@ -582,7 +588,7 @@ fn is_soon_seen_dead(directory: &Path) -> bool {
 fn is_dead(directory: &Path) -> bool {
     matches!(
         rustix::fs::statfs(directory),
-        Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED)
+        Err(Errno::NOTCONN | Errno::CONNABORTED)
     )
 }
 

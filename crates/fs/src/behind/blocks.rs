@@ -168,16 +168,16 @@ impl Unwritten {
         self.blocks.lock().waiting.is_empty()
     }
 
-    /// The end of what is here.
-    pub(super) fn end(&self) -> u64 {
+    /// For whoever is asked to write what is here now: where that ends, and whom it waits for.
+    pub(super) fn there_now(&self) -> (u64, After) {
         let blocks = self.blocks.lock();
-        (blocks.waiting.last_key_value()).map_or(0, |(block, _)| block + 1)
+        let last = blocks.waiting.last_key_value();
+        (last.map_or(0, |(block, _)| block + 1), blocks.after())
     }
 
-    /// For whoever is asked to write what is here now. Those that begin later are not waited for: as
-    /// one of them comes after the other there may always be one.
+    /// As [`Self::there_now`], for whoever knows where it ends.
     pub(super) fn after_those_under_way(&self) -> After {
-        After(self.blocks.lock().begun_count)
+        self.blocks.lock().after()
     }
 
     /// The first block from `block` on that is here.
@@ -209,6 +209,12 @@ impl Unwritten {
 }
 
 impl Blocks {
+    /// Those under way. Those that begin later are not waited for: as one of them comes after the other
+    /// there may always be one.
+    const fn after(&self) -> After {
+        After(self.begun_count)
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.waiting.len() as u64
     }

@@ -577,3 +577,20 @@ fn a_time_that_is_set_in_the_midst_of_a_removal_brings_no_half_of_it_back_after_
     assert_eq!(attributes.links_count, 1);
     assert_eq!(fs.check().unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn a_file_that_comes_to_memory_again_may_have_had_its_attributes_forgotten_before() {
+    let (_, fs, handle) = kept();
+    let id = handle.id();
+    let count = fs.forgettings_count();
+    assert!(!fs.was_forgotten_since(id, count));
+    drop(handle.forget_attributes());
+    assert!(fs.was_forgotten_since(id, count));
+    fs.sync().unwrap();
+    drop(handle);
+    fs.core.nodes.remove(id);
+    assert!(fs.was_forgotten_since(id, count), "nobody knows");
+    fs.attributes(id).unwrap();
+    assert!(fs.was_forgotten_since(id, count));
+    assert!(!fs.was_forgotten_since(id, fs.forgettings_count()));
+}

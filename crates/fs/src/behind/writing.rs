@@ -77,8 +77,7 @@ impl Core {
 
     pub(super) fn write_out_what_is_there(&self, node: &Node) -> FsResult<()> {
         // What comes behind that is not asked for, and may come as fast as it is written.
-        let end = node.unwritten.end();
-        let after = node.unwritten.after_those_under_way();
+        let (end, after) = node.unwritten.there_now();
         let mut at = 0;
         let mut answer = Ok(());
         while !node.unwritten.is_empty() {

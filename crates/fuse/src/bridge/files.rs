@@ -11,7 +11,6 @@ use spindle_fs::{
     Asked, AttributeChange, Attributes, Caching, Forgotten, FsError, FsResult, Handle, Time,
 };
 
-use super::privileges::forget_attributes;
 use super::{
     Answer, Bridge, Refusal, Served, Structure, arguments, name, node, now, owner, permissions,
 };
@@ -21,6 +20,7 @@ use crate::abi::{
     open_answer, open_flags,
 };
 use crate::notices::Dropped;
+use crate::stale::Stale;
 use crate::transport::Transport;
 
 /// The most that one request copies, so that none holds a worker for long. Callers go on with
@@ -36,7 +36,7 @@ fn forget_told_attributes<T: Transport>(handle: &Handle, transport: &T) {
     let Some(forgetting) = handle.forget_attributes() else {
         return;
     };
-    if let Err(error) = forget_attributes(handle.id(), transport) {
+    if let Err(error) = transport.forget(&Stale::Attributes(handle.id())) {
         tracing::debug!(id = %handle.id(), %error, "the kernel did not forget attributes");
         forgetting.failed();
     }

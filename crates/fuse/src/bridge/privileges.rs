@@ -4,13 +4,12 @@
 //! whether the caller is a stranger; with fallocate(2) and copy_file_range(2) it does not, and the
 //! caller, who waits for the answer, is looked at.
 
-use rustix::io::Errno;
 use spindle_base::FileId;
 use spindle_fs::{AttributeChange, Time};
-use zerocopy::IntoBytes;
 
 use super::{Bridge, Refusal};
-use crate::abi::{InHeader, NotifyInodeOut, notify};
+use crate::abi::InHeader;
+use crate::stale::Stale;
 use crate::transport::Transport;
 
 const SET_USER_ID: u16 = 0o4000;
@@ -58,23 +57,7 @@ impl Bridge {
             ..AttributeChange::default()
         };
         self.file_system.set_attributes(id, &change, now)?;
-        Ok(forget_attributes(id, transport)?)
-    }
-}
-
-/// Has the kernel forget a file's attributes.
-///
-/// # Errors
-/// What it says; that it knows nothing of the file is no error.
-pub(super) fn forget_attributes<T: Transport>(id: FileId, transport: &T) -> Result<(), Errno> {
-    let notice = NotifyInodeOut {
-        node: id.0,
-        offset_bytes: -1,
-        length_bytes: 0,
-    };
-    match transport.notify(notify::INVALIDATE_INODE, notice.as_bytes()) {
-        Err(Errno::NOENT) | Ok(()) => Ok(()),
-        Err(error) => Err(error),
+        Ok(transport.forget(&Stale::Attributes(id))?)
     }
 }
 

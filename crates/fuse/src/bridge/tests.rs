@@ -1,6 +1,6 @@
 //! Requests that are made and answered with an error: what the kernel is told of them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SharedMemory, SimulatedDisks};
@@ -8,7 +8,7 @@ use spindle_group::{Group, KeptJournal, NewDisk, NewGroup, Opener};
 
 use super::*;
 use crate::abi::{
-    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, notify, open_flags,
+    self, AllocateIn, CopyRangeIn, NotifyInodeOut, SetAttributesIn, WriteIn, open_flags,
     set_attributes,
 };
 use crate::stale::Stale;
@@ -30,7 +30,7 @@ struct Told {
     errors: Vec<i32>,
     dropped: Vec<NotifyInodeOut>,
     forgotten: RefCell<Vec<Stale>>,
-    notices_count: Cell<u32>,
+    forgotten_at_once: RefCell<Vec<Stale>>,
 }
 
 impl Told {
@@ -42,7 +42,7 @@ impl Told {
             errors: Vec::new(),
             dropped: Vec::new(),
             forgotten: RefCell::default(),
-            notices_count: Cell::new(0),
+            forgotten_at_once: RefCell::default(),
         }
     }
 
@@ -98,10 +98,8 @@ impl Transport for Told {
         self.forgotten.borrow_mut().extend(stale);
     }
 
-    fn notify(&self, code: i32, data: &[u8]) -> Result<(), Errno> {
-        let notice = NotifyInodeOut::read_from_bytes(data).unwrap();
-        assert_eq!((code, notice.offset_bytes), (notify::INVALIDATE_INODE, -1));
-        self.notices_count.set(self.notices_count.get() + 1);
+    fn forget(&self, stale: &Stale) -> Result<(), Errno> {
+        self.forgotten_at_once.borrow_mut().push(stale.clone());
         Ok(())
     }
 }
@@ -221,7 +219,7 @@ impl Scene {
     }
 
     /// How many notices a direct write sends of attributes.
-    fn notices_of_a_direct_write(&self) -> u32 {
+    fn notices_of_a_direct_write(&self) -> usize {
         let request = WriteIn {
             handle: self.handle(&self.file),
             size_bytes: 4096,
@@ -232,20 +230,30 @@ impl Scene {
         };
         let body = [request.as_bytes(), &[3; 4096]];
         let told = self.answered(Opcode::Write, self.file.id(), &body);
-        told.notices_count.get()
+        let forgotten = told.forgotten_at_once.into_inner();
+        let attributes = Stale::Attributes(self.file.id());
+        // With anything else the kernel may wait for this very request.
+        assert!(forgotten.iter().all(|stale| *stale == attributes));
+        forgotten.len()
     }
 
-    /// As [`Self::answered`], where a write by another door is made before the answer is given; whether
-    /// the kernel is told to forget what it was answered.
-    fn is_overtaken_forgotten(&self, opcode: Opcode, node: FileId, body: &[&[u8]]) -> bool {
+    /// As [`Self::answered`], where `written` is written by another door before the answer is given; what
+    /// the kernel is told to forget of what it was answered.
+    fn overtaken(
+        &self,
+        written: &Arc<spindle_fs::Handle>,
+        opcode: Opcode,
+        node: FileId,
+        body: &[&[u8]],
+    ) -> Vec<Stale> {
         let mut told = Told::new(body);
-        let file = Arc::clone(&self.file);
+        let written = Arc::clone(written);
         told.before_answer = Some(Box::new(move || {
-            assert!(file.forget_attributes().is_some());
+            assert!(written.forget_attributes().is_some());
         }));
         self.serve(opcode, node, &mut told);
         assert_eq!(told.errors, [0]);
-        told.forgotten.into_inner() == [Stale::Attributes(self.file.id())]
+        told.forgotten.into_inner()
     }
 
     fn handle(&self, handle: &Arc<spindle_fs::Handle>) -> u64 {
@@ -389,9 +397,34 @@ fn attributes_that_reach_the_kernel_after_it_was_told_to_forget_them_are_forgott
         mode: 0o640,
         ..SetAttributesIn::default()
     };
-    let (of_file, change) = (scene.file.id(), change.as_bytes());
-    assert!(scene.is_overtaken_forgotten(Opcode::SetAttributes, of_file, &[change]));
-    assert!(scene.is_overtaken_forgotten(Opcode::Lookup, FileId::ROOT, &[b"file\0"]));
-    let told = scene.answered(Opcode::Lookup, FileId::ROOT, &[b"file\0"]);
+    let (file, of_file) = (&scene.file, scene.file.id());
+    let attributes = [Stale::Attributes(of_file)];
+    let change = [change.as_bytes()];
+    let forgotten = scene.overtaken(file, Opcode::SetAttributes, of_file, &change);
+    assert_eq!(forgotten, attributes);
+    let name = [b"file\0".as_slice()];
+    let forgotten = scene.overtaken(file, Opcode::Lookup, FileId::ROOT, &name);
+    assert_eq!(forgotten, attributes);
+    let told = scene.answered(Opcode::Lookup, FileId::ROOT, &name);
     assert!(told.forgotten.into_inner().is_empty(), "nobody overtook it");
+}
+
+/// Each would start a thread, for as long as somebody writes to any file past the cache.
+#[test]
+fn attributes_of_one_file_are_not_forgotten_for_those_of_another() {
+    let scene = Scene::new();
+    let change = SetAttributesIn {
+        valid: set_attributes::MODE,
+        mode: 0o640,
+        ..SetAttributesIn::default()
+    };
+    let requests = [
+        (Opcode::SetAttributes, scene.file.id(), change.as_bytes()),
+        (Opcode::Lookup, FileId::ROOT, b"file\0"),
+    ];
+    for (opcode, node, body) in requests {
+        scene.answered(Opcode::Lookup, FileId::ROOT, &[b"fills\0"]);
+        let forgotten = scene.overtaken(&scene.fills, opcode, node, &[body]);
+        assert_eq!(forgotten, [], "{opcode:?}");
+    }
 }

@@ -76,12 +76,16 @@ pub(super) fn receive<M: FromBytes + IntoBytes>(
     flags: RecvFlags,
 ) -> Result<Option<M>, Errno> {
     let mut message = M::new_zeroed();
-    let received = rustix::io::retry_on_intr(|| recv(&socket, message.as_mut_bytes(), flags));
-    match received {
-        Ok((_, 0)) | Err(Errno::CONNRESET) => Ok(None),
-        Ok((_, length_bytes)) if length_bytes == size_of::<M>() => Ok(Some(message)),
-        Ok(_) => Err(Errno::PROTO),
-        Err(error) => Err(error),
+    loop {
+        return match recv(&socket, message.as_mut_bytes(), flags) {
+            // The second is said once, where the other end died with something unread, and before what
+            // it had sent: all of that is still there.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
+            Ok((_, 0)) => Ok(None),
+            Ok((_, length_bytes)) if length_bytes == size_of::<M>() => Ok(Some(message)),
+            Ok(_) => Err(Errno::PROTO),
+            Err(error) => Err(error),
+        };
     }
 }
 
@@ -121,4 +125,30 @@ pub(super) fn receive_first(socket: impl AsFd) -> Result<(OwnedFd, u64, Vec<u8>)
         .ok_or(Errno::PROTO)?;
     let device = device.ok_or(Errno::PROTO)?;
     Ok((device, u64::from_le_bytes(*number), directory.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_said_who_died_with_a_word_unread_is_heard() {
+        for flags in [RecvFlags::empty(), RecvFlags::DONTWAIT] {
+            let (ours, theirs) = pair().unwrap();
+            let unread = Asked {
+                number: 7,
+                notice: NotifyInodeOut::default(),
+            };
+            send_at_once(&ours, &unread).unwrap();
+            for number in 0..3 {
+                send_at_once(&theirs, &Done { number, errno: 0 }).unwrap();
+            }
+            drop(theirs);
+            for number in 0..3 {
+                let done = receive::<Done>(&ours, flags).unwrap();
+                assert_eq!(done.map(|done| done.number), Some(number));
+            }
+            assert!(receive::<Done>(&ours, flags).unwrap().is_none());
+        }
+    }
 }
