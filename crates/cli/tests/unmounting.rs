@@ -69,10 +69,8 @@ fn a_mount_that_another_namespace_holds_is_named_and_served_until_it_lets_go() {
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
     // So that a process without heartbeats would not live long.
-    command.arg(&point).env("SPINDLE_WATCHDOG_S", "4");
-    assert_eq!(outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_WATCHDOG_S", "4");
     std::fs::write(point.join("file"), b"inside").unwrap();
     let daemon = place.process_id();
     let Some(container) = Container::start(&point) else {
