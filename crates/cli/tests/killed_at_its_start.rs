@@ -17,6 +17,8 @@ use rustix::process::Signal;
 
 /// A mount takes less, and so does an end.
 const MOST: Duration = Duration::from_secs(60);
+/// Threads that answer the kernel, numbered from zero.
+const WORKERS_COUNT: usize = 4;
 
 /// A `spindle mount` that waits for its daemon, whose first thread is held.
 struct Start {
@@ -30,6 +32,7 @@ impl Start {
     fn held_when(place: &Place, is_reached: impl Fn() -> bool) -> Option<Self> {
         let mut command = place.command(["mount", "data"]);
         command.arg(place.mount_point());
+        command.args(["--workers", &WORKERS_COUNT.to_string()]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = command.spawn().unwrap();
         let begun = Instant::now();
@@ -114,7 +117,8 @@ fn is_serving(daemon: u32) -> bool {
     };
     let mut names =
         threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
-    names.any(|name| name.trim() == "fuse-15")
+    let last = format!("fuse-{}", WORKERS_COUNT - 1);
+    names.any(|name| name.trim() == last)
 }
 
 /// Whether the keeper says that it holds the mount.
