@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use place::{Place, can_mount, signal, wait_for_end};
 use rustix::process::Signal;
 
-const DISKS: [&str; 4] = ["a", "b", "c", "d"];
-
 /// A mount whose processes cannot open the group any more, because its disks are not there; held.
 fn held() -> Place {
     let place = Place::new();
@@ -19,9 +17,7 @@ fn held() -> Place {
     let daemon = place.process_id();
     std::fs::write(place.mount_point().join("file"), b"kept").unwrap();
     signal(daemon, Signal::STOP);
-    for disk in DISKS {
-        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
-    }
+    place.take_disks_away();
     signal(daemon, Signal::KILL);
     wait_for_end(daemon);
     loop {
@@ -30,12 +26,6 @@ fn held() -> Place {
             return place;
         }
         std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn give_back(place: &Place) {
-    for disk in DISKS {
-        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
     }
 }
 
@@ -55,7 +45,7 @@ fn a_held_group_says_what_its_processes_died_of_and_who_mounts_it_is_answered_at
     let refused = place.refuse(["mount", "data", point.as_str()], 3, &wanted);
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}: {refused}");
-    give_back(&place);
+    place.put_disks_back();
     place.mount();
     let contents = std::fs::read(place.mount_point().join("file")).unwrap();
     assert_eq!(contents, b"kept");
@@ -88,7 +78,7 @@ fn the_events_of_a_held_group_are_shown_with_what_its_keeper_knows() {
     let place = held();
     let events = place.tell(["events", "data"]);
     assert!(events.contains("no group data"), "why they died: {events}");
-    give_back(&place);
+    place.put_disks_back();
     let events = place.tell(["events", "data"]);
     assert!(events.contains("opened by process"), "{events}");
     assert!(events.contains("no group data"), "{events}");

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use place::{Place, bytes, can_mount, is_mounted, signal};
+use place::{Place, bytes, can_mount, children_of, is_mounted, signal};
 use rustix::process::Signal;
 
 /// A mount takes less, and so does an end.
 const MOST: Duration = Duration::from_secs(60);
+/// Threads that answer the kernel, numbered from zero.
+const WORKERS_COUNT: usize = 4;
 
 /// A `spindle mount` that waits for its daemon, whose first thread is held.
 struct Start {
@@ -30,16 +32,18 @@ impl Start {
     fn held_when(place: &Place, is_reached: impl Fn() -> bool) -> Option<Self> {
         let mut command = place.command(["mount", "data"]);
         command.arg(place.mount_point());
+        command.args(["--workers", &WORKERS_COUNT.to_string()]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut command = command.spawn().unwrap();
         let begun = Instant::now();
         let daemon = loop {
-            let keeper = only_child(command.id());
-            if let Some(daemon) = keeper.and_then(only_child) {
+            let keepers = children_of(command.id()).into_iter();
+            if let Some(daemon) = keepers.flat_map(children_of).next() {
                 break daemon;
             }
             let ended = command.try_wait().unwrap();
             assert!(ended.is_none() && begun.elapsed() < MOST, "{ended:?}");
+            std::thread::sleep(Duration::from_micros(100));
         };
         let traced = Pid::from_raw(i32::try_from(daemon).unwrap());
         if let Err(error) = ptrace::seize(traced, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
@@ -95,13 +99,15 @@ impl Start {
     }
 }
 
-fn only_child(parent: u32) -> Option<u32> {
-    let wanted = format!("\nPPid:\t{parent}\n");
-    std::fs::read_dir("/proc").unwrap().find_map(|entry| {
-        let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
-        let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
-        status.contains(&wanted).then_some(number)
-    })
+/// A daemon that answers programs and is held before its keeper has heard of its mount.
+fn unheard() -> Option<(Place, Start)> {
+    if !can_mount() {
+        return None;
+    }
+    let place = Place::new();
+    place.create_group();
+    let start = Start::held_when(&place, || true)?;
+    Some((place, start))
 }
 
 /// Whether the last of the threads is there that answer the kernel.
@@ -111,7 +117,8 @@ fn is_serving(daemon: u32) -> bool {
     };
     let mut names =
         threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
-    names.any(|name| name.trim() == "fuse-15")
+    let last = format!("fuse-{}", WORKERS_COUNT - 1);
+    names.any(|name| name.trim() == last)
 }
 
 /// Whether the keeper says that it holds the mount.
@@ -126,12 +133,7 @@ fn is_held(place: &Place) -> bool {
 
 #[test]
 fn a_daemon_that_is_killed_before_its_keeper_heard_of_its_mount_leaves_nothing_unwritten() {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new();
-    place.create_group();
-    let Some(start) = Start::held_when(&place, || true) else {
+    let Some((place, start)) = unheard() else {
         return;
     };
     let contents = bytes(11, 300_000);
@@ -153,29 +155,15 @@ fn a_daemon_that_is_killed_before_its_keeper_heard_of_its_mount_leaves_nothing_u
 
 #[test]
 fn where_nobody_can_follow_a_daemon_that_was_killed_in_its_start_it_is_said_what_is_lost() {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new();
-    place.create_group();
-    let Some(start) = Start::held_when(&place, || true) else {
+    let Some((place, start)) = unheard() else {
         return;
     };
     std::fs::write(place.mount_point().join("file"), bytes(11, 300_000)).unwrap();
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
-    }
+    place.take_disks_away();
     let said = start.killed();
     assert!(!said.status.success(), "{said:?}");
-    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
-    assert!(log.contains("nobody has closed it"), "{log}");
-    assert!(
-        log.contains("written to 1 files and not synced are lost"),
-        "{log}"
-    );
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
-    }
+    place.assert_lost_is_told();
+    place.put_disks_back();
     place.mount();
     place.umount();
 }

@@ -137,9 +137,7 @@ fn a_held_mount_that_is_given_up_while_its_disks_are_away_says_what_is_lost() {
     let (daemon, point) = (place.process_id(), place.mount_point());
     std::fs::write(point.join("file"), bytes(3, 300_000)).unwrap();
     signal(daemon, Signal::STOP);
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
-    }
+    place.take_disks_away();
     signal(daemon, Signal::KILL);
     wait_for_end(daemon);
     let held = |place: &Place| {
@@ -151,9 +149,7 @@ fn a_held_mount_that_is_given_up_while_its_disks_are_away_says_what_is_lost() {
     }
     place.refuse(["umount", &point.display().to_string()], 3, &LOST);
     assert!(!is_mounted(&point));
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
-    }
+    place.put_disks_back();
     place.mount();
     place.umount();
 }

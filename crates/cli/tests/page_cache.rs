@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use place::{Place, can_mount, signal, wait_for_end};
+use place::{Place, can_mount, children_of, signal, wait_for_end};
 use rustix::process::Signal;
 use spindle_device::{AlignedBuffer, Disks, OpenDisk, Request, UringDisks, Work};
 
@@ -91,11 +91,7 @@ fn watch(mount_point: &Path, is_over: &AtomicBool) {
 
 /// The process that sends the notices of the one that serves, once there is one.
 fn notices_process(serving: u32) -> Option<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{serving}/task")).ok()?;
-    let children: String = (threads.flatten())
-        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
-        .collect();
-    (children.split_whitespace().filter_map(|id| id.parse().ok())).find(|id: &u32| {
+    children_of(serving).into_iter().find(|id| {
         let name = std::fs::read_to_string(format!("/proc/{id}/comm"));
         name.is_ok_and(|name| name.trim() == "fuse-notices")
     })

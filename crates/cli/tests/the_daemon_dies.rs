@@ -376,9 +376,7 @@ fn a_mount_whose_processes_die_again_and_again_is_held_until_somebody_decides() 
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
-    command.arg(&point).env("SPINDLE_SHORT_LIFE_MS", "60000");
-    assert_eq!(place::outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_SHORT_LIFE_MS", "60000");
     std::fs::write(point.join("file"), b"kept").unwrap();
     let keeper = place.keeper_process_id();
     let mut refused = false;
@@ -414,9 +412,7 @@ fn a_process_that_hangs_is_replaced() {
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
-    command.arg(&point).env("SPINDLE_WATCHDOG_S", "2");
-    assert_eq!(place::outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_WATCHDOG_S", "2");
     std::fs::write(point.join("file"), b"kept").unwrap();
     let hung = place.process_id();
     signal(hung, Signal::STOP);
@@ -598,9 +594,7 @@ fn a_keeper_that_is_stopped_for_long_holds_up_no_daemon_and_does_not_take_it_for
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
-    command.arg(&point).env("SPINDLE_WATCHDOG_S", "2");
-    assert_eq!(place::outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_WATCHDOG_S", "2");
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let begun = Instant::now();
     let stopped = Stopped::new(keeper);

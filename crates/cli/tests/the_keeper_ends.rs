@@ -105,9 +105,7 @@ fn given_up() -> (Place, u32, Vec<u8>) {
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
-    command.arg(&point).env("SPINDLE_SHORT_LIFE_MS", "60000");
-    assert_eq!(place::outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_SHORT_LIFE_MS", "60000");
     let keeper = place.keeper_process_id();
     let mut contents = Vec::new();
     for round in 0..20 {
@@ -163,23 +161,14 @@ fn a_last_daemon_that_dies_too_ends_the_keeper_which_says_what_is_lost() {
     }
     let (place, daemon, keeper, _) = unwritten();
     // Whoever comes next cannot open the group.
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.disk(disk), place.path(disk)).unwrap();
-    }
+    place.take_disks_away();
     signal(keeper, Signal::TERM);
     std::thread::sleep(SEEN);
     signal(daemon, Signal::KILL);
     wait_for_end(keeper);
     assert!(!is_mounted(&place.mount_point()));
-    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
-    assert!(log.contains("nobody has closed it"), "{log}");
-    assert!(
-        log.contains("written to 1 files and not synced are lost"),
-        "{log}"
-    );
-    for disk in ["a", "b", "c", "d"] {
-        std::fs::rename(place.path(disk), place.disk(disk)).unwrap();
-    }
+    place.assert_lost_is_told();
+    place.put_disks_back();
     place.mount();
     place.umount();
 }

@@ -69,10 +69,8 @@ fn a_mount_that_another_namespace_holds_is_named_and_served_until_it_lets_go() {
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    let mut command = place.command(["mount", "data"]);
     // So that a process without heartbeats would not live long.
-    command.arg(&point).env("SPINDLE_WATCHDOG_S", "4");
-    assert_eq!(outcome(&mut command).code, 0);
+    place.mount_with("SPINDLE_WATCHDOG_S", "4");
     std::fs::write(point.join("file"), b"inside").unwrap();
     let daemon = place.process_id();
     let Some(container) = Container::start(&point) else {
@@ -280,4 +278,33 @@ fn a_mount_whose_processes_were_killed_is_unmounted_by_the_name_of_its_group() {
     place.refuse(["umount", "data"], 2, &["neither"]);
     place.mount();
     place.umount();
+}
+
+#[test]
+fn a_dead_mount_of_another_group_with_the_same_name_is_left_alone_and_named() {
+    if !can_mount() {
+        return;
+    }
+    // The runtime directories differ, as those of two users do. Other stories call their groups
+    // otherwise, and so do not take this dead mount for theirs.
+    let (place, other) = (Place::new(), Place::new());
+    for place in [&place, &other] {
+        let groups = ["left", "right"].map(|side| format!("{side}={}:64M", place.disk(side)));
+        let [left, right] = &groups;
+        let create = ["group", "create", "twin", "--failgroup", left];
+        place.tell(create.into_iter().chain(["--failgroup", right]));
+        place.tell(["mount", "twin", &place.text("mount"), "--no-keeper"]);
+    }
+    let served = other.ask(["group", "show", "twin"]);
+    let daemon = u32::try_from(served["process_id"].as_u64().unwrap()).unwrap();
+    place::signal(daemon, rustix::process::Signal::KILL);
+    wait_for_end(daemon);
+    let dead = other.mount_point();
+    assert!(is_mounted(&dead), "dead, and there");
+    place.umount();
+    let told = ["neither", "mounted on", &dead.display().to_string()];
+    place.refuse(["umount", "TWIN"], 2, &told);
+    assert!(is_mounted(&dead), "it is not a mount of this group");
+    other.tell(["umount", "twin"]);
+    assert!(!is_mounted(&dead));
 }

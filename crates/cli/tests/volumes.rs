@@ -346,10 +346,14 @@ fn who_asks_on_a_mount_for_the_times_and_the_space_of_a_volume_sees_what_a_clien
     let place = Place::new();
     place.create_group();
     place.mount();
-    place.tell(["volume", "create", "data:/disk", "--size", "1M"]);
+    place.tell(["volume", "create", "data:/disk", "--size", "64M"]);
     place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
     let path = place.mount_point().join("disk");
     let mut client = Client::connect(&place.path("socket"));
+    let allocated_bytes = || {
+        let volumes = place.ask(["volume", "list", "data"]);
+        volumes[0]["allocated_bytes"].as_u64().unwrap()
+    };
     let seen = || {
         let status = std::fs::metadata(&path).unwrap();
         let modified = (status.mtime(), status.mtime_nsec());
@@ -361,14 +365,16 @@ fn who_asks_on_a_mount_for_the_times_and_the_space_of_a_volume_sees_what_a_clien
         client.write(0, &[1; 4096]);
     }
     let mut before = seen();
-    for block in 1..5 {
+    for part in 1..5 {
         // More than the clock of times takes for a tick.
         std::thread::sleep(Duration::from_millis(20));
-        client.write(block * 4096, &[1; 4096]);
+        // Where the volume has no space yet.
+        client.write(part * 8 * MIB as u64, &[1; 4096]);
         let after = seen();
         assert!(after.0 > before.0, "mtime: {before:?}, then {after:?}");
         assert!(after.1 > before.1, "ctime: {before:?}, then {after:?}");
-        assert!(after.2 >= before.2, "blocks: {before:?}, then {after:?}");
+        assert!(after.2 > before.2, "blocks: {before:?}, then {after:?}");
+        assert_eq!(after.2 * 512, allocated_bytes());
         before = after;
     }
     drop(client);

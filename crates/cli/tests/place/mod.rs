@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+/// The disks that `create_group` makes.
+const DISKS: [&str; 4] = ["a", "b", "c", "d"];
+
 /// The directory of one story.
 pub struct Place {
     directory: tempfile::TempDir,
@@ -119,6 +122,15 @@ impl Place {
         self.tell([OsStr::new("mount"), OsStr::new("data"), point.as_os_str()]);
     }
 
+    /// Mounts with a variable in the environment of the keeper and its daemons.
+    #[track_caller]
+    pub fn mount_with(&self, variable: &str, value: &str) {
+        let mut command = self.command(["mount", "data"]);
+        command.arg(self.mount_point()).env(variable, value);
+        let outcome = outcome(&mut command);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+
     /// Mounts without a keeper: a kill takes the mount along.
     #[track_caller]
     pub fn mount_alone(&self) {
@@ -167,6 +179,29 @@ impl Place {
     pub fn process_id(&self) -> u32 {
         let group = self.ask(["group", "show", "data"]);
         u32::try_from(group["process_id"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Takes the disks of `create_group` to where the search path does not find them. Who has them open
+    /// keeps them; nobody can open them any more.
+    pub fn take_disks_away(&self) {
+        for disk in DISKS {
+            std::fs::rename(self.disk(disk), self.path(disk)).unwrap();
+        }
+    }
+
+    pub fn put_disks_back(&self) {
+        for disk in DISKS {
+            std::fs::rename(self.path(disk), self.disk(disk)).unwrap();
+        }
+    }
+
+    /// The keeper of `data` ended with a file that no disk has, and its log says so.
+    #[track_caller]
+    pub fn assert_lost_is_told(&self) {
+        let log = std::fs::read_to_string(self.path("run/data.log")).unwrap();
+        assert!(log.contains("nobody has closed it"), "{log}");
+        let lost = "written to 1 files and not synced are lost";
+        assert!(log.contains(lost), "{log}");
     }
 
     /// Every byte of every disk, to tell whether a refusal harmed one.
@@ -269,6 +304,17 @@ pub fn bytes(seed: u64, length_bytes: usize) -> Vec<u8> {
 pub fn signal(process_id: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(process_id).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// The processes that this one started and that nobody has waited for; none where it has ended.
+pub fn children_of(process_id: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process_id}/task")).into_iter();
+    let children: String = (threads.flatten().flatten())
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .collect();
+    (children.split_whitespace())
+        .map(|child| child.parse().unwrap())
+        .collect()
 }
 
 /// Waits until the process has ended, and nothing of it holds a file or a socket.

@@ -79,8 +79,12 @@ pub fn unmount(settings: &Settings, target: &Path) -> ControlResult<ClosedReport
         if let Some(error) = silent.pop() {
             return Err(error);
         }
-        // Its processes were killed, and the mount that they left is dead.
-        let removed = mount::remove_dead_of(name)?;
+        // Where its processes were killed the mount that they left is dead. Where they ended in order
+        // they left none, and a dead one is of another group with that name.
+        let removed = match sockets::is_left(settings, name) {
+            true => mount::remove_dead_of(name)?,
+            false => Vec::new(),
+        };
         return match removed[..] {
             [] => Err(nothing_mounted(settings, target, &directory)),
             _ => Ok(left_dead(name.to_owned(), &removed)),
@@ -229,11 +233,32 @@ fn nothing_mounted(settings: &Settings, target: &Path, directory: &Path) -> Cont
                 [] => String::new(),
                 _ => format!("did you mean {}? ", near.join(" or ")),
             };
+            let elsewhere = told_elsewhere(settings, typed);
             format!(
-                "{} is neither a mount of a group nor an open group; {hint}{mounted}",
+                "{} is neither a mount of a group nor an open group; {hint}{mounted}{elsewhere}",
                 target.display()
             )
         }
     };
     ControlError::not_found(there)
+}
+
+/// Where the kernel has mounts of a group of this name that no process in the runtime directory serves.
+/// None of them is looked at: it may hang, and while it is looked at nobody can unmount it.
+fn told_elsewhere(settings: &Settings, group: &str) -> String {
+    let is_meant = |mount: &spindle_fuse::KernelMount| {
+        mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group)
+    };
+    let mounts = spindle_fuse::all_mounts().into_iter().filter(is_meant);
+    let directories: Vec<String> = mounts
+        .map(|mount| mount.directory.display().to_string())
+        .collect();
+    if directories.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; a group of that name is mounted on {}, and no process that serves it is to be found in {}: `spindle umount DIR` takes a dead mount away, and SPINDLE_RUNTIME_DIR names the directory of one that lives",
+        directories.join(", "),
+        settings.runtime_directory.display()
+    )
 }

@@ -43,17 +43,21 @@ pub(super) fn all(settings: &Settings) -> Vec<PathBuf> {
     sockets
 }
 
-/// The process that serves `group`, `None` where none does at this moment. Names of groups are
-/// unique whatever their case, so it does not matter here either.
+/// Those of one group. Names of groups are unique whatever their case, so it does not matter here
+/// either.
+fn of(settings: &Settings, group: &str) -> impl Iterator<Item = PathBuf> {
+    all(settings).into_iter().filter(move |socket| {
+        let stem = socket.file_stem().unwrap_or_default();
+        stem.to_string_lossy().eq_ignore_ascii_case(group)
+    })
+}
+
+/// The process that serves `group`, `None` where none does at this moment.
 ///
 /// # Errors
 /// Where there is one that cannot be reached.
 pub(crate) fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Option<Client>> {
-    for socket in all(settings) {
-        let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
-        if !stem.eq_ignore_ascii_case(group) {
-            continue;
-        }
+    for socket in of(settings, group) {
         match Client::connect(&socket, settings.trust) {
             Ok(client) => return Ok(Some(client)),
             Err(error) if error.kind == ControlErrorKind::NotFound => {}
@@ -61,6 +65,13 @@ pub(crate) fn find_daemon(settings: &Settings, group: &str) -> ControlResult<Opt
         }
     }
     Ok(None)
+}
+
+/// Whether a socket of the group is there, living or left behind. A process that ends in order takes
+/// its own along, and its mount; one that is killed leaves both.
+#[must_use]
+pub(crate) fn is_left(settings: &Settings, group: &str) -> bool {
+    of(settings, group).next().is_some()
 }
 
 /// Every process that serves a group, whether it answers or not.

@@ -21,7 +21,6 @@ mod child;
 mod command;
 mod link;
 mod message;
-mod silence;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -33,12 +32,12 @@ use std::time::{Duration, Instant};
 use child::{Child, Program};
 use command::Asked;
 use message::{FromDaemon, Notice, Start};
-use silence::Silence;
 use spindle_base::{BLOCK_SIZE_BYTES, FileId, GroupName};
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::settings::Settings;
@@ -101,6 +100,14 @@ pub fn keep(
         let mut keeper = Keeper::new(settings, group, arguments)?;
         keeper.run().await
     })
+}
+
+/// A tick every [`LOOK_INTERVAL`]. A keeper may be stopped, or get no processor for minutes: there is one
+/// look for all that were missed, because meanwhile nobody could be heard.
+fn looks() -> Interval {
+    let mut look = tokio::time::interval(LOOK_INTERVAL);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look
 }
 
 /// How a daemon's time ended.
@@ -375,8 +382,8 @@ impl Keeper {
         child: &mut Child,
         signals: &mut child::Signals,
     ) -> ControlResult<Ended> {
-        let mut look = tokio::time::interval(LOOK_INTERVAL);
-        let mut silence = Silence::new(Instant::now());
+        let mut look = looks();
+        let mut silent = Duration::ZERO;
         let mut ending = false;
         let mut handed_over = false;
         let mut lingers_since: Option<Instant> = None;
@@ -391,7 +398,7 @@ impl Keeper {
                     Some((FromDaemon::Serves(formats), _)) => self.formats = Some(formats),
                     Some((FromDaemon::Ready, _)) => {
                         self.become_ready().await;
-                        silence.end();
+                        silent = Duration::ZERO;
                     }
                     Some((FromDaemon::Descriptors, more)) => self.descriptors.extend(more),
                     Some((FromDaemon::Mounted(mount), _)) => {
@@ -399,7 +406,7 @@ impl Keeper {
                         self.mount_is_over = false;
                     }
                     Some((FromDaemon::Unmounted, _)) => self.forget_mount(),
-                    Some((FromDaemon::Alive, _)) => silence.end(),
+                    Some((FromDaemon::Alive, _)) => silent = Duration::ZERO,
                     Some((FromDaemon::Stopping, _)) => self.stopping = true,
                     Some((FromDaemon::Ending, _)) => {
                         ending = true;
@@ -439,8 +446,8 @@ impl Keeper {
                         }
                     }
                     let silence_most = self.silence_most();
-                    let silent = silence.look(Instant::now()) > silence_most;
-                    if silent && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
+                    silent += LOOK_INTERVAL;
+                    if silent > silence_most && self.phase == KeeperPhase::Serving && lingers_since.is_none() {
                         let message = format!(
                             "process {} showed no sign of life for {} s and is killed",
                             child.id(),
@@ -449,7 +456,7 @@ impl Keeper {
                         tracing::error!("{message}");
                         self.notice(&message, true);
                         child.kill();
-                        silence.end();
+                        silent = Duration::ZERO;
                     }
                 }
             }
@@ -648,7 +655,7 @@ impl Keeper {
         let pause_ms = PAUSES_MS[self.deaths_count.min(PAUSES_MS.len() - 1)];
         let pause = tokio::time::sleep(Duration::from_millis(pause_ms));
         tokio::pin!(pause);
-        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        let mut look = looks();
         loop {
             if !self.waits_for_kernel() {
                 if self.stopping || (gave_up && self.mount_is_gone()) {

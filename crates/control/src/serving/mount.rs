@@ -561,7 +561,8 @@ fn with_users(error: MountError, directory: &Path) -> ControlError {
     ControlError::new(ControlErrorKind::Busy, message)
 }
 
-/// Detaches dead mounts of the group, wherever they are; where they were.
+/// Detaches dead mounts of a group of this name, wherever they are and whoever served them; where they
+/// were.
 ///
 /// # Errors
 /// Where the kernel refuses.
