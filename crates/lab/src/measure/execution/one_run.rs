@@ -336,6 +336,7 @@ impl OneRun<'_> {
             &self.worked(standing, load, &driven, &ends),
         );
         watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
+        durability.add_uncounted(load.uncounted(server.as_ref())?);
         let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
         let facts = load.facts(server.as_ref())?;

@@ -191,25 +191,54 @@ impl<'a> Lexer<'a> {
 
     /// A comment with those within it.
     fn comment(&mut self) -> Result<&'a str, (usize, String)> {
-        let mut depth = 0_usize;
-        let mut place = 0;
-        while place < self.rest.len() {
-            let rest = &self.rest[place..];
-            if rest.starts_with("/*") {
-                depth += 1;
-                place += 2;
-            } else if rest.starts_with("*/") {
-                depth -= 1;
-                place += 2;
-                if depth == 0 {
-                    return Ok(self.take(place));
-                }
-            } else {
-                place += rest.chars().next().map_or(1, char::len_utf8);
-            }
+        match comment_length(self.rest) {
+            Some(length) => Ok(self.take(length)),
+            None => Err((self.line, "a `/*` has no `*/`".to_owned())),
         }
-        Err((self.line, "a `/*` has no `*/`".to_owned()))
     }
+}
+
+/// Of the comment at whose `/*` a text begins, with those within it; none where it does not end.
+fn comment_length(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut place = 0;
+    while place < text.len() {
+        let rest = &text[place..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            place += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            place += 2;
+            if depth == 0 {
+                return Some(place);
+            }
+        } else {
+            place += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    None
+}
+
+/// The first words of a statement in small letters, comments left out wherever they stand.
+fn words(mut text: &str, at_most: usize) -> Vec<String> {
+    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut words = Vec::new();
+    while words.len() < at_most
+        && let Some(first) = text.chars().next()
+    {
+        let length = if is_of_a_word(first) {
+            let length = (text.find(|letter| !is_of_a_word(letter))).unwrap_or(text.len());
+            words.push(text[..length].to_lowercase());
+            length
+        } else if text.starts_with("/*") {
+            comment_length(text).unwrap_or(text.len())
+        } else {
+            first.len_utf8()
+        };
+        text = &text[length..];
+    }
+    words
 }
 
 /// Whether a text after this is written `E'...'`.
@@ -226,21 +255,10 @@ fn is_escaped(before: &str) -> bool {
 
 /// What a statement is by its first words; none where there is nothing of it.
 fn verb(text: &str) -> Option<Verb> {
-    let mut text = text.trim();
-    while text.starts_with("/*") {
-        text = text
-            .find("*/")
-            .map_or("", |end| text[end + 2..].trim_start());
-    }
-    if text.is_empty() {
+    let words = words(text, 5);
+    if words.is_empty() {
         return None;
     }
-    let words: Vec<String> = text
-        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        .filter(|word| !word.is_empty())
-        .take(5)
-        .map(str::to_lowercase)
-        .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // One that goes on in a next transaction is neither a beginning nor an end.
     let goes_on = words.ends_with(&["and", "chain"]);

@@ -65,6 +65,13 @@ fn a_statement_ends_at_its_semicolon_and_at_no_other() {
         panic!()
     };
     assert_eq!(verbs, &[Verb::Begin, Verb::Change, Verb::Commit]);
+    // Comments lie in each other, and between words.
+    let hidden =
+        parse(r"/* a /* b */ ; */ UPDATE t SET a = 1 \; COMMIT /* c */ AND CHAIN;").unwrap();
+    let Command::Sql { verbs, .. } = &hidden.steps[0].command else {
+        panic!()
+    };
+    assert_eq!(verbs, &[Verb::Change, Verb::Other]);
 }
 
 #[test]
