@@ -14,7 +14,7 @@ use scene::{Said, Scene};
 use spindle_lab::measure::durability::probe_directory;
 use spindle_lab::measure::place::mounts;
 use spindle_lab::measure::program::{command, find, run};
-use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Run, WayCount, read_json};
+use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Outcome, Run, WayCount, read_json};
 
 /// A file system on a loop device, or in memory; a drop takes both away.
 struct Mounted {
@@ -551,6 +551,43 @@ fn scripts_that_put_their_commits_off_are_counted_out_or_not_vouched_for() {
             let load = gate.ways.iter().find(|count| is_load(count));
             let is_counted = ["put-off", "behind-a-comment"].contains(&name);
             assert_eq!(load.is_some(), is_counted, "{name}: {gate:#?}");
+        }
+    }
+    scene.assert_clean();
+}
+
+#[test]
+fn a_load_that_changes_settings_or_lays_rows_elsewhere_has_failed() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["initdb", "mkfs.ext4"]) {
+        return;
+    }
+    scene.write("tables.sql", TABLES);
+    for (name, script, words) in [
+        (
+            "alters",
+            "SELECT 'synchronous' || '_commit' AS name \\gset\n\
+             ALTER SYSTEM SET :name = off;\nSELECT pg_reload_conf();\n\
+             UPDATE account SET balance = balance + 1 WHERE id = 1;",
+            "synchronous_commit was on and is off",
+        ),
+        (
+            "without-a-log",
+            "DO $$ BEGIN EXECUTE 'CREATE UNLOG' || 'GED TABLE IF NOT EXISTS quick (a integer)'; END $$;\n\
+             INSERT INTO quick VALUES (1);",
+            "there are unlogged quick",
+        ),
+    ] {
+        scene.write("pay.sql", &format!("{script}\n"));
+        let file = scene.write(&format!("{name}.toml"), BY_SCRIPTS);
+        scene.lab(&["run", &file]);
+        let runs = fs::read_dir(scene.path().join(name).join("runs")).unwrap();
+        for folder in runs.map(|entry| entry.unwrap().path()) {
+            let run: Run = read_json(&folder.join("run.json")).unwrap();
+            let Outcome::Failed { reason, .. } = &run.outcome else {
+                panic!("{name}: {run:#?}");
+            };
+            assert!(reason.contains(words), "{name}: {reason}");
         }
     }
     scene.assert_clean();

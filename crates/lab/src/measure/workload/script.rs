@@ -51,6 +51,11 @@ const TRIES_AT_MOST: u32 = 100;
 const NUMBERS: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8, \
      sum(autovacuum_count + autoanalyze_count)::int8 \
      FROM pg_stat_all_tables";
+/// What lies beside the contender, or has no log.
+const ELSEWHERE: &str = "SELECT coalesce(string_agg(name, ', '), '') FROM (\
+     SELECT 'tablespace ' || spcname AS name FROM pg_tablespace \
+     WHERE spcname NOT IN ('pg_default', 'pg_global') \
+     UNION ALL SELECT 'unlogged ' || relname FROM pg_class WHERE relpersistence = 'u') AS found";
 /// What the server may be about at either end, and tells only afterwards: three workers that vacuum, a
 /// table and its overflow each, and as much again for what nobody thought of.
 const NUMBERS_GIVEN: u64 = 16;
@@ -110,6 +115,21 @@ fn uncounted(wrote: u64, counted: u64) -> Option<String> {
         format!(
             "its scripts write in ways that are not counted: {wrote} transactions wrote, of which {counted} are held against the flushes (INSERT, UPDATE, DELETE and MERGE are counted; not what a function, WITH, CALL, DO or a savepoint writes)"
         )
+    })
+}
+
+/// That no rows lie beside the contender or without a log: a text that a script puts together names
+/// what [`check`] cannot see.
+fn lies_on_the_contender(server: &dyn Server) -> Result<Check> {
+    let row = server.connect()?.ask_one(ELSEWHERE)?;
+    let elsewhere = row.text(0)?;
+    Ok(Check {
+        name: "all tables have a log and lie on the contender".to_owned(),
+        passed: elsewhere.is_empty(),
+        detail: match elsewhere {
+            "" => "no other tablespace and no unlogged table".to_owned(),
+            found => format!("there are {found}"),
+        },
     })
 }
 
@@ -240,16 +260,18 @@ impl Load for Scripted {
             .collect()
     }
 
-    /// Nobody knows what a script does; that its data is as large as its regime says is seen.
+    /// Nobody knows what a script does; where its data lies is seen, and that it is as large as its
+    /// regime says.
     fn checks(&self, server: &dyn Server, _driven: &Driven) -> Result<Vec<Check>> {
+        let place = lies_on_the_contender(server)?;
         if self.regime != Regime::StorageBound {
-            return Ok(Vec::new());
+            return Ok(vec![place]);
         }
         let row = server
             .connect()?
             .ask_one("SELECT pg_database_size(current_database())")?;
         let there = u64::try_from(row.integer(0)?)?;
-        Ok(vec![Check {
+        let size = Check {
             name: "the data is as large as `size` says".to_owned(),
             passed: there >= self.size_bytes,
             detail: format!(
@@ -257,7 +279,8 @@ impl Load for Scripted {
                 show_size(as_float(there)),
                 show_size(as_float(self.size_bytes))
             ),
-        }])
+        };
+        Ok(vec![place, size])
     }
 
     fn facts(&self, _server: &dyn Server) -> Result<BTreeMap<String, f64>> {
