@@ -348,8 +348,8 @@ impl Client for Player {
         )
     }
 
-    fn kind(&self) -> usize {
-        self.last
+    fn kind(&self) -> Option<usize> {
+        Some(self.last)
     }
 }
 
