@@ -84,6 +84,23 @@ fn is_the_labs(kind: DatabaseKind, name: &str) -> bool {
     own.contains(&name)
 }
 
+/// What a setting takes or hides where the lab neither limits nor counts it.
+fn deceives(kind: DatabaseKind, name: &str, value: &str) -> Option<&'static str> {
+    let value = value.trim().to_lowercase();
+    let is_off = ["off", "false", "no", "0"].contains(&value.as_str());
+    match (kind, name) {
+        (DatabaseKind::Postgresql, "huge_pages") | (DatabaseKind::Mariadb, "large_pages")
+            if !is_off =>
+        {
+            Some("huge pages come from a store of the machine's that `memory` does not limit")
+        }
+        (DatabaseKind::Sqlite, "mmap_size") if value != "0" => Some(
+            "what is read through a mapping is a read of nobody's, so that the database would seem to read nothing",
+        ),
+        _ => None,
+    }
+}
+
 /// A contender as the file has it: `"ext4"`, or a table.
 pub(super) enum RawContender {
     Name(String),
@@ -241,11 +258,13 @@ pub(super) fn refuses_setting(kind: DatabaseKind, name: &str, value: &str) -> Op
     if value.chars().any(char::is_control) {
         return Some(format!("{shown}: a setting stands on one line"));
     }
-    is_the_labs(kind, &kind.setting_name(name)).then(|| {
-        format!(
+    let name = kind.setting_name(name);
+    if is_the_labs(kind, &name) {
+        return Some(format!(
             "{shown}: the lab sets this itself, so that all of the database lies on the contender"
-        )
-    })
+        ));
+    }
+    deceives(kind, &name, value).map(|reason| format!("{shown}: {reason}"))
 }
 
 fn check_length(name: &str) -> Result<(), String> {

@@ -384,6 +384,43 @@ fn scripts_have_files_weights_and_tables_and_say_what_is_wrong_with_them() {
     }
 }
 
+#[test]
+fn a_setting_that_takes_or_hides_what_nobody_counts_is_refused_and_its_absence_is_not() {
+    let with = |kind: &str, setting: &str| {
+        let text = SMALL.replace(
+            "[[workload]]",
+            &format!("[database]\nkind = \"{kind}\"\nsettings = {{ {setting} }}\n[[workload]]"),
+        );
+        Experiment::parse(&text).map_err(|mistake| mistake.to_string())
+    };
+    for (kind, setting, wanted) in [
+        (
+            "postgresql",
+            "huge_pages = \"try\"",
+            "`huge_pages = \"try\"`: huge pages come from a store",
+        ),
+        ("postgresql", "Huge_Pages = \"on\"", "huge pages come from"),
+        ("mariadb", "large-pages = \"1\"", "huge pages come from"),
+        (
+            "sqlite",
+            "mmap_size = \"268435456\"",
+            "`mmap_size = \"268435456\"`: what is read through a mapping",
+        ),
+    ] {
+        let said = with(kind, setting).unwrap_err();
+        assert!(said.contains(wanted), "{setting}: {said}");
+    }
+    for (kind, setting) in [
+        ("postgresql", "huge_pages = \"off\""),
+        ("mariadb", "large_pages = \"OFF\""),
+        ("sqlite", "mmap_size = \"0\""),
+    ] {
+        assert!(with(kind, setting).is_ok(), "{setting}");
+    }
+    let said = contenders("[\"ext4\", { storage = \"ext4\", settings = { huge_pages = \"on\" } }]");
+    assert!(said.unwrap_err().contains("huge pages come from"));
+}
+
 fn contenders(list: &str) -> Result<Experiment, String> {
     let text = SMALL.replace("[\"ext4\", \"xfs\"]", list);
     Experiment::parse(&text).map_err(|mistake| mistake.to_string())
