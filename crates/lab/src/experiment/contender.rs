@@ -160,6 +160,8 @@ pub(super) fn check(
         let (name, asked) = match written.into_inner() {
             RawContender::Name(storage) => {
                 contender::find(&storage).map_err(at)?;
+                check_words(&storage)
+                    .map_err(|reason| at(format!("{reason}; {}", give_another(&storage))))?;
                 (storage.clone(), Asked::plain(&storage))
             }
             RawContender::Table(table) => {
@@ -233,11 +235,9 @@ impl RawTable {
                 let mut words = vec![storage.clone()];
                 words.extend(asked.parts());
                 let name = words.join(" ");
-                check_length(&name).map_err(|_| {
-                    let message =
-                        format!("`{name}` is too long for a name: give a shorter one by `name`");
-                    at(start, message)
-                })?;
+                check_words(&name)
+                    .and_then(|()| check_length(&name))
+                    .map_err(|reason| at(start, format!("{reason}; {}", give_another(&name))))?;
                 name
             }
         };
@@ -267,6 +267,11 @@ pub(super) fn refuses_setting(kind: DatabaseKind, name: &str, value: &str) -> Op
     deceives(kind, &name, value).map(|reason| format!("{shown}: {reason}"))
 }
 
+/// What to do where a storage with its settings and options makes no name.
+fn give_another(derived: &str) -> String {
+    format!("`{derived}` is none: give another by `name`")
+}
+
 fn check_length(name: &str) -> Result<(), String> {
     if name.chars().count() > NAME_CHARACTERS_AT_MOST {
         return Err(format!(
@@ -276,21 +281,29 @@ fn check_length(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_name(name: &str, storage: &str) -> Result<(), String> {
+/// What holds of every name, given or made of the parts: one that reads as something else in what the
+/// lab writes would stand there for something else.
+fn check_words(name: &str) -> Result<(), String> {
     let begins_well = name.starts_with(|first: char| first.is_alphanumeric());
     if !begins_well || name.trim() != name || name.chars().any(char::is_control) {
-        return Err(format!(
-            "`name = {name:?}`: a name begins with a letter or a digit, stands on one line and has no spaces at its ends"
-        ));
+        return Err(
+            "a name begins with a letter or a digit, stands on one line and has no spaces at its ends"
+                .to_owned(),
+        );
     }
-    check_length(name).map_err(|message| format!("`name = {name:?}`: {message}"))?;
-    // Both mean something in what the lab writes.
     if name.ends_with(AGAIN) || name.contains(" under ") {
         return Err(format!(
-            "`name = {name:?}`: `{}` and ` under ` are words of the lab's own",
+            "`{}` and ` under ` are words of the lab's own",
             AGAIN.trim()
         ));
     }
+    Ok(())
+}
+
+fn check_name(name: &str, storage: &str) -> Result<(), String> {
+    check_words(name)
+        .and_then(|()| check_length(name))
+        .map_err(|message| format!("`name = {name:?}`: {message}"))?;
     // A name that is another storage's would be a lie in every table.
     if name != storage && contender::find(name).is_ok() {
         return Err(format!(

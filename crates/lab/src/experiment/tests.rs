@@ -542,3 +542,19 @@ fn a_contender_that_says_what_it_cannot_have_is_refused_by_name_and_value() {
         "{said}"
     );
 }
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x (A/A)\" } }]",
+            "words of the lab's own; `ext4 application_name=x (A/A)` is none: give another by `name`",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x under y\" } }]",
+            "words of the lab's own",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x \" } }]",
+            "no spaces at its ends",
+        ),
+        (
+            "[\"directory:/srv/x under y\"]",
+            "words of the lab's own; `directory:/srv/x under y` is none",
+        ),
