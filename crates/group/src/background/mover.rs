@@ -247,17 +247,20 @@ impl Mover {
     }
 
     fn start(&self, group: &Group, moved: &Move, now_ms: u64) -> Result<u64, GroupError> {
-        let refusal = match group.begin_relocation(moved) {
-            Ok(relocation) => return self.copy(group, relocation, now_ms),
-            Err(refusal) => refusal,
+        // A move that touches a disk with a failed flush which nobody told would be given up at once.
+        let told = group.tell_standing_failures();
+        let refusal = match told.map(|()| group.begin_relocation(moved)) {
+            Ok(Ok(relocation)) => return self.copy(group, relocation, now_ms),
+            Ok(Err(refusal)) => Ok(refusal),
+            Err(error) => Err(error),
         };
         if let Some(run) = &mut self.state.lock().run {
             run.in_flight_count -= 1;
-            if refusal == Refusal::NoRoom && run.waiting.len() < WAITING_MOST {
+            if matches!(refusal, Ok(Refusal::NoRoom)) && run.waiting.len() < WAITING_MOST {
                 run.waiting.push_back(*moved);
             }
         }
-        Ok(0)
+        refusal.map(|_| 0)
     }
 
     /// The run is over, and what it moved durable before anybody is told so.

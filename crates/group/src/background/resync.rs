@@ -201,6 +201,9 @@ impl Group {
             if more || bytes > 0 {
                 return Ok(Some(bytes));
             }
+            drop(resync);
+            // A failed flush that nobody told may be why, and who comes here does nothing else.
+            self.tell_standing_failures()?;
         }
     }
 
@@ -450,6 +453,9 @@ impl Group {
         // What a source lost before it was looked at is stale there from here on: a disk that serves
         // on after a failed flush does so before that is noted.
         self.notice_offline();
+        if !self.disks.have_kept_all(&lives) {
+            return Ok(0);
+        }
         let mut copied_blocks = 0;
         for part in targets {
             let (at_block, blocks) = (part.at_block, part.blocks);

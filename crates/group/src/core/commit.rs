@@ -23,7 +23,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::commit::owed::ToldBefore;
-use crate::core::disks::Target;
+use crate::core::disks::{DiskState, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
@@ -416,6 +416,24 @@ impl Core {
     pub(crate) fn flush_lives(&self, lives: &[Life]) -> Result<bool, GroupError> {
         let newest = lives.iter().map(|life| self.disks.flushes.newest(*life));
         self.flush_targets(&newest.collect::<SmallVec<[Target; 4]>>())
+    }
+
+    /// Tells failed flushes that nobody told. One of the catalog's, say, stands although nothing that its
+    /// disk was to flush depends on it, and nobody comes to tell it: as long as it does, nothing is
+    /// copied, moved or mended from there.
+    pub(crate) fn tell_standing_failures(&self) -> Result<(), GroupError> {
+        let failures = self.membership.failed_flushes();
+        let stands = |disk: &&DiskState| failures.of(disk.number).stand() && disk.is_online();
+        let lives: SmallVec<[Life; 4]> = (self.disks.iter().filter(stands))
+            .map(DiskState::life)
+            .collect();
+        if lives.is_empty() {
+            return Ok(());
+        }
+        for life in &lives {
+            self.disks.flushes.assume_written(*life);
+        }
+        self.flush_lives(&lives).map(drop)
     }
 
     /// Flushes what was written to disks, where no flush has covered it; false where one is not there

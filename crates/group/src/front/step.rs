@@ -5,9 +5,7 @@
 use spindle_sync::atomic::Ordering;
 
 use crate::background::Group;
-use crate::core::disks::DiskState;
 use crate::error::GroupError;
-use crate::incarnation::Life;
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
@@ -55,20 +53,6 @@ impl Group {
             return Ok(());
         }
         self.take_offline(&silent, "it did not answer in time")
-    }
-
-    /// A failed flush of the catalog's, say, stands although nothing that its disk was to flush depends on
-    /// it, and nobody comes to tell it: as long as it does, nothing is mended from there.
-    fn tell_standing_failures(&self) -> Result<(), GroupError> {
-        let failures = self.membership.failed_flushes();
-        let stands = |disk: &&DiskState| disk.is_online() && failures.of(disk.number).stand();
-        let lives: Vec<Life> = (self.disks.iter().filter(stands))
-            .map(|disk| disk.life())
-            .collect();
-        for life in &lives {
-            self.disks.flushes.assume_written(*life);
-        }
-        self.flush_lives(&lives).map(drop)
     }
 
     fn is_commit_due(&self, now_ms: u64) -> bool {

@@ -1,6 +1,7 @@
 //! What a rebalance tells at its end.
 
 use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{DiskSlot, Request, Work};
 
 use crate::scene::{MIB, NORMAL, Scene, create, pattern, resync};
 use crate::{EventKind, Group};
@@ -40,4 +41,29 @@ fn a_disk_that_got_smaller_and_has_nothing_behind_its_end_is_no_copy_without_roo
         assert_eq!(told(&group), Vec::<String>::new(), "{mib} MiB");
         assert_eq!(group.view().disks[1].total_bytes, mib * MIB);
     }
+}
+
+/// A flush of the catalog's, say, fails, and nobody asks for what it was to flush.
+#[test]
+fn a_rebalance_tells_the_failed_flush_that_holds_its_moves_up() {
+    let disks = [(0, 64), (0, 64), (1, 64), (1, 64)];
+    let scene = Scene::new(31, Redundancy::Normal, &disks);
+    let group = scene.open();
+    for id in 1..20_u64 {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, 0, &pattern(id, 1 << 20)).unwrap();
+    }
+    group.sync().unwrap();
+    resync(&group);
+    told(&group);
+    group.drop_disks(&[DiskNumber(0)], false).unwrap();
+    scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    let mut batch = [Request::new(DiskSlot(0), 0, Work::Flush)];
+    group.membership.run(&mut batch);
+    batch[0].result.as_ref().unwrap_err();
+    for now_ms in 0..200 {
+        group.work(now_ms).unwrap();
+    }
+    assert_eq!(told(&group), Vec::<String>::new());
+    assert_eq!(group.leaving_copies_count(), 0);
 }

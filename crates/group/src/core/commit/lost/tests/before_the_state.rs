@@ -267,7 +267,20 @@ fn a_move_copies_nothing_that_its_source_dropped_before_the_state_says_so() {
     );
 }
 
+fn stands(group: &Group) -> bool {
+    group.membership.failed_flushes().of(DROPS).stand()
+}
+
 /// A flush of the catalog's fails after that of the files' data: nobody has anything more to flush there.
+fn fail_a_flush_that_nobody_asks_for(scene: &Scene, group: &Group) {
+    let slot = DiskSlot(DROPS.0);
+    scene.disks.drop_at_flushes(slot, 1);
+    let mut batch = [Request::new(slot, 0, Work::Flush)];
+    group.membership.run(&mut batch);
+    batch[0].result.as_ref().unwrap_err();
+    assert!(stands(group));
+}
+
 #[test]
 fn a_failed_flush_that_nobody_asks_for_is_told_by_a_round() {
     let scene = Scene::mirrored(67);
@@ -275,16 +288,37 @@ fn a_failed_flush_that_nobody_asks_for_is_told_by_a_round() {
     let file = create(&group, 10, NORMAL);
     group.write(&file, 0, &OLD).unwrap();
     group.sync().unwrap();
-    let slot = DiskSlot(DROPS.0);
-    scene.disks.drop_at_flushes(slot, 1);
-    let mut batch = [Request::new(slot, 0, Work::Flush)];
-    group.membership.run(&mut batch);
-    batch[0].result.as_ref().unwrap_err();
-    let stands = || group.membership.failed_flushes().of(DROPS).stand();
-    assert!(stands());
+    fail_a_flush_that_nobody_asks_for(&scene, &group);
     for now_ms in [0, 6000, 12_000] {
         while group.step(now_ms).unwrap() {}
     }
-    assert!(!stands());
+    assert!(!stands(&group));
     assert!(read(&group, &file, 0, 4096) == OLD);
+}
+
+/// Nothing is copied from there as long as the failure stands.
+#[test]
+fn a_resync_tells_the_failed_flush_that_holds_it_up() {
+    let scene = Scene::mirrored(68);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &OLD).unwrap();
+    group.sync().unwrap();
+    group.take_offline(&[GOOD], "it failed").unwrap();
+    group.write(&file, 0, &[2; 4096]).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(GOOD.0)]).unwrap();
+    fail_a_flush_that_nobody_asks_for(&scene, &group);
+    let group = Arc::new(group);
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let (resyncing, copied) = (Arc::clone(&group), Arc::clone(&file));
+    thread::spawn(move || {
+        while resyncing.resync_unit(1 << 20).unwrap().is_some() {}
+        let _ = ended.send(read(&resyncing, &copied, 0, 4096));
+    });
+    let answer = has_ended.recv_timeout(Duration::from_secs(30));
+    assert!(answer.expect("the resync has no end") == [2; 4096]);
+    assert!(!stands(&group));
+    let is_good = |disk| disk == GOOD;
+    assert!(group.dirty.stale_regions(&is_good).is_empty());
 }
