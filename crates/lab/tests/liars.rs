@@ -14,7 +14,7 @@ use scene::{Said, Scene};
 use spindle_lab::measure::durability::probe_directory;
 use spindle_lab::measure::place::mounts;
 use spindle_lab::measure::program::{command, find, run};
-use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Run, WayCount, read_json};
+use spindle_lab::record::{Cut, Cuts, DurabilityClass, Gate, Outcome, Run, WayCount, read_json};
 
 /// A file system on a loop device, or in memory; a drop takes both away.
 struct Mounted {
@@ -461,6 +461,133 @@ fn commits_of_a_database_are_counted_and_settings_that_give_them_up_are_named() 
             let loads = gate.ways.iter().filter(of_the_load).count();
             assert_eq!(gate.ways.len() - loads, 10, "{name}: {gate:#?}");
             assert!((1..=2).contains(&loads), "{name}: {gate:#?}");
+        }
+    }
+    scene.assert_clean();
+}
+
+const BY_SCRIPTS: &str = r#"
+contenders = ["ext4"]
+blocks = 1
+warm_up = "200 ms"
+settle = "0 s"
+duration = "1500 ms"
+
+[devices]
+kind = "loop"
+count = 1
+size = "320 MiB"
+directory = "SCENE"
+
+[[workload]]
+kind = "script"
+files = ["pay.sql"]
+init = "tables.sql"
+size = "16 MiB"
+users = 1
+"#;
+
+/// With functions that write: one that puts its commit off without a word that stands in a script, and
+/// one that does not.
+const TABLES: &str = "CREATE TABLE account (id integer PRIMARY KEY, balance integer NOT NULL);
+INSERT INTO account SELECT n, 0 FROM generate_series(1, 1000) AS n;
+CREATE FUNCTION pay_later(wanted integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+PERFORM set_config('synchronous' || '_commit', 'off', true);
+UPDATE account SET balance = balance + 1 WHERE id = wanted; END $$;
+CREATE FUNCTION pay_now(wanted integer) RETURNS void LANGUAGE sql AS $$
+UPDATE account SET balance = balance + 1 WHERE id = wanted $$;
+";
+
+#[test]
+fn scripts_that_put_their_commits_off_are_counted_out_or_not_vouched_for() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["initdb", "mkfs.ext4"]) {
+        return;
+    }
+    use DurabilityClass::{CannotBeSeen, Durable, NotDurable};
+    let draw = "\\set id random(1, 1000)\n";
+    scene.write("tables.sql", TABLES);
+    for (name, script, class, words) in [
+        (
+            "put-off",
+            "BEGIN; SELECT set_config('synchronous' || '_commit', 'off', true);\n\
+             UPDATE account SET balance = balance + 1 WHERE id = :id; END;",
+            NotDurable,
+            "load",
+        ),
+        (
+            "later",
+            "SELECT pay_later(:id);",
+            CannotBeSeen,
+            "its scripts write in ways that are not counted",
+        ),
+        // Honest, and nobody can see it.
+        (
+            "now",
+            "SELECT pay_now(:id);",
+            CannotBeSeen,
+            "its scripts write in ways that are not counted",
+        ),
+        (
+            "behind-a-comment",
+            "/* a /* b */ c */ UPDATE account SET balance = balance + 1 WHERE id = :id;",
+            Durable,
+            "load by 1 writer",
+        ),
+        (
+            "looks",
+            "SELECT balance FROM account WHERE id = :id;",
+            Durable,
+            "commit by 1 writer",
+        ),
+    ] {
+        scene.write("pay.sql", &format!("{draw}{script}\n"));
+        let file = scene.write(&format!("{name}.toml"), BY_SCRIPTS);
+        let said = scene.lab(&["run", &file]);
+        for (_, gate) in gates(&scene, name, &said) {
+            assert_eq!(gate.class, class, "{name}: {gate:#?}");
+            assert!(gate.reason.contains(words), "{name}: {}", gate.reason);
+            let is_load = |count: &WayCount| count.way == "load";
+            let load = gate.ways.iter().find(|count| is_load(count));
+            let is_counted = ["put-off", "behind-a-comment"].contains(&name);
+            assert_eq!(load.is_some(), is_counted, "{name}: {gate:#?}");
+        }
+    }
+    scene.assert_clean();
+}
+
+#[test]
+fn a_load_that_changes_settings_or_lays_rows_elsewhere_has_failed() {
+    let Some(scene) = Scene::new() else { return };
+    if scene.lacks_programs(&["initdb", "mkfs.ext4"]) {
+        return;
+    }
+    scene.write("tables.sql", TABLES);
+    for (name, script, words) in [
+        (
+            "alters",
+            "SELECT 'synchronous' || '_commit' AS name \\gset\n\
+             ALTER SYSTEM SET :name = off;\nSELECT pg_reload_conf();\n\
+             UPDATE account SET balance = balance + 1 WHERE id = 1;",
+            "synchronous_commit was on and is off",
+        ),
+        (
+            "without-a-log",
+            "DO $$ BEGIN EXECUTE 'CREATE UNLOG' || 'GED TABLE IF NOT EXISTS quick (a integer)'; END $$;\n\
+             INSERT INTO quick VALUES (1);",
+            "there are unlogged quick",
+        ),
+    ] {
+        scene.write("pay.sql", &format!("{script}\n"));
+        let file = scene.write(&format!("{name}.toml"), BY_SCRIPTS);
+        scene.lab(&["run", &file]);
+        let runs = fs::read_dir(scene.path().join(name).join("runs")).unwrap();
+        for folder in runs.map(|entry| entry.unwrap().path()) {
+            let run: Run = read_json(&folder.join("run.json")).unwrap();
+            let Outcome::Failed { reason, .. } = &run.outcome else {
+                panic!("{name}: {run:#?}");
+            };
+            assert!(reason.contains(words), "{name}: {reason}");
         }
     }
     scene.assert_clean();

@@ -227,6 +227,9 @@ fn a_script_leaves_the_same_values_by_the_lab_as_by_pgbench(court: &Court) {
          SELECT 40 AS a, 'word' AS b \\gset\n\
          SELECT :a + 2 AS c, NULL AS d \\gset p_\n\
          \\set e :p_c + 1\n\
+         SELECT ' 40' AS g, '  +1.5' AS h, '7  ' AS i \\gset\n\
+         \\set g :g + 1\n\\set h :h * 2\n\
+         INSERT INTO result VALUES (108, ':g'), (109, ':h'), (110, ':i|');\n\
          \\if :e = 43\nINSERT INTO result VALUES (100, 'yes :b');\n\\else\nINSERT INTO result VALUES (100, 'no');\n\\endif\n\
          \\if false\nINSERT INTO result VALUES (101, 'one');\n\\elif null\nINSERT INTO result VALUES (101, 'two');\n\
          \\elif 0.5\nINSERT INTO result VALUES (101, 'three');\n\\else\nINSERT INTO result VALUES (101, 'four');\n\\endif\n\
@@ -253,7 +256,7 @@ fn a_script_leaves_the_same_values_by_the_lab_as_by_pgbench(court: &Court) {
     let ours: Vec<String> = ours.iter().map(told).collect();
     let theirs: Vec<String> = theirs.iter().map(told).collect();
     assert_eq!(ours, theirs);
-    assert_eq!(ours.len(), 2 * (EXPRESSIONS.len() + 8));
+    assert_eq!(ours.len(), 2 * (EXPRESSIONS.len() + 11));
 }
 
 fn what_is_drawn_is_distributed_as_by_pgbench(court: &Court) {
@@ -344,6 +347,10 @@ fn what_pgbench_refuses_the_lab_does_not_run_and_the_other_way_round(court: &Cou
         "\\if 1\n\\else\n\\else\n\\endif\nSELECT 1;",
         "\\sleep 1 hour\nSELECT 1;",
         "SELECT a FROM t WHERE false \\gset\n",
+        "SELECT '7 ' AS a \\gset\n\\set b :a + 1\nSELECT 1;",
+        "SELECT '1.5 ' AS a \\gset\n\\set b :a + 1\nSELECT 1;",
+        "SELECT ' true' AS a \\gset\n\\set b not :a\nSELECT 1;",
+        "SELECT '1e999' AS a \\gset\n\\set b :a + 1\nSELECT 1;",
         "SELECT 1; SELEKT 2;",
         "",
     ] {

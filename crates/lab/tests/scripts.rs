@@ -5,10 +5,11 @@
 mod scene;
 
 use std::fs;
+use std::path::Path;
 
 use scene::Scene;
 use spindle_lab::analyse::summary::Summary;
-use spindle_lab::record::{DurabilityClass, read_json};
+use spindle_lab::record::{DurabilityClass, Run, read_json};
 
 const FILE: &str = r#"
 contenders = ["ext4"]
@@ -93,6 +94,7 @@ fn scripts_run_by_their_weights_are_told_each_and_held_against_the_flushes() {
         "{}",
         durability.reason
     );
+    assert_every_change_was_held_against_the_flushes(&folder);
     let [pay, look] = ext4.scripts.as_slice() else {
         panic!("{:?}", ext4.scripts);
     };
@@ -123,6 +125,24 @@ fn scripts_run_by_their_weights_are_told_each_and_held_against_the_flushes() {
         "{}",
         said.stderr
     );
+}
+
+fn assert_every_change_was_held_against_the_flushes(folder: &Path) {
+    for entry in fs::read_dir(folder.join("runs")).unwrap() {
+        let run: Run = read_json(&entry.unwrap().path().join("run.json")).unwrap();
+        let measured = run.measured().unwrap();
+        let gate = measured.durability.as_ref().unwrap().gate.as_ref().unwrap();
+        let load = gate.ways.iter().find(|count| count.way == "load").unwrap();
+        assert_eq!(load.writers, 2, "{gate:#?}");
+        assert!(load.acknowledged > 0, "{gate:#?}");
+        let changes = measured.facts["script_changes"];
+        assert_eq!(changes, quantity(load.acknowledged), "{gate:#?}");
+        assert!(!gate.reason.contains("not counted"), "{}", gate.reason);
+    }
+}
+
+fn quantity(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::summary::{
     ContenderSummary, JUDGED, Summary, WorkloadSummary, by_block, pairs, summarise,
 };
 use super::verdict::{Verdict, judge};
+use crate::experiment::Workload;
 use crate::record::AGAIN;
 
 /// A contender in both.
@@ -183,11 +184,19 @@ fn reasons(first: &Folder, second: &Folder) -> Vec<String> {
         "warm_up or duration",
         (one.warm_up, one.duration) != (other.warm_up, other.duration),
     );
-    let shares_a_load = one
-        .workloads
-        .iter()
-        .any(|workload| other.workloads.contains(workload));
-    differs("every workload", !shares_a_load);
+    let shared: Vec<&Workload> = (one.workloads.iter())
+        .filter(|workload| other.workloads.contains(workload))
+        .collect();
+    differs("every workload", shared.is_empty());
+    let is_known = |workload: &&Workload| workload.scripts.are_known();
+    if let Some(first) = shared.first()
+        && !shared.iter().any(is_known)
+    {
+        reasons.push(format!(
+            "what the scripts of `{}` were is known of neither: their files are not in the folders",
+            first.title()
+        ));
+    }
     reasons
 }
 
@@ -232,7 +241,8 @@ fn rows(both: &Both) -> Vec<Row> {
             // Scripts have the names of their files, whatever stands in these.
             .filter(|place| {
                 let [one, other] = both.folders.map(|folder| &folder.experiment.workloads);
-                one[index].scripts == other[*place].scripts
+                let (one, other) = (&one[index].scripts, &other[*place].scripts);
+                one == other && one.are_known()
             });
         let Some(place) = same else {
             continue;

@@ -84,6 +84,23 @@ fn is_the_labs(kind: DatabaseKind, name: &str) -> bool {
     own.contains(&name)
 }
 
+/// What a setting takes or hides where the lab neither limits nor counts it.
+fn deceives(kind: DatabaseKind, name: &str, value: &str) -> Option<&'static str> {
+    let value = value.trim().to_lowercase();
+    let is_off = ["off", "false", "no", "0"].contains(&value.as_str());
+    match (kind, name) {
+        (DatabaseKind::Postgresql, "huge_pages") | (DatabaseKind::Mariadb, "large_pages")
+            if !is_off =>
+        {
+            Some("huge pages come from a store of the machine's that `memory` does not limit")
+        }
+        (DatabaseKind::Sqlite, "mmap_size") if value != "0" => Some(
+            "what is read through a mapping is a read of nobody's, so that the database would seem to read nothing",
+        ),
+        _ => None,
+    }
+}
+
 /// A contender as the file has it: `"ext4"`, or a table.
 pub(super) enum RawContender {
     Name(String),
@@ -143,6 +160,8 @@ pub(super) fn check(
         let (name, asked) = match written.into_inner() {
             RawContender::Name(storage) => {
                 contender::find(&storage).map_err(at)?;
+                check_words(&storage)
+                    .map_err(|reason| at(format!("{reason}; {}", give_another(&storage))))?;
                 (storage.clone(), Asked::plain(&storage))
             }
             RawContender::Table(table) => {
@@ -216,11 +235,9 @@ impl RawTable {
                 let mut words = vec![storage.clone()];
                 words.extend(asked.parts());
                 let name = words.join(" ");
-                check_length(&name).map_err(|_| {
-                    let message =
-                        format!("`{name}` is too long for a name: give a shorter one by `name`");
-                    at(start, message)
-                })?;
+                check_words(&name)
+                    .and_then(|()| check_length(&name))
+                    .map_err(|reason| at(start, format!("{reason}; {}", give_another(&name))))?;
                 name
             }
         };
@@ -241,11 +258,18 @@ pub(super) fn refuses_setting(kind: DatabaseKind, name: &str, value: &str) -> Op
     if value.chars().any(char::is_control) {
         return Some(format!("{shown}: a setting stands on one line"));
     }
-    is_the_labs(kind, &kind.setting_name(name)).then(|| {
-        format!(
+    let name = kind.setting_name(name);
+    if is_the_labs(kind, &name) {
+        return Some(format!(
             "{shown}: the lab sets this itself, so that all of the database lies on the contender"
-        )
-    })
+        ));
+    }
+    deceives(kind, &name, value).map(|reason| format!("{shown}: {reason}"))
+}
+
+/// What to do where a storage with its settings and options makes no name.
+fn give_another(derived: &str) -> String {
+    format!("`{derived}` is none: give another by `name`")
 }
 
 fn check_length(name: &str) -> Result<(), String> {
@@ -257,21 +281,29 @@ fn check_length(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_name(name: &str, storage: &str) -> Result<(), String> {
+/// What holds of every name, given or made of the parts: one that reads as something else in what the
+/// lab writes would stand there for something else.
+fn check_words(name: &str) -> Result<(), String> {
     let begins_well = name.starts_with(|first: char| first.is_alphanumeric());
     if !begins_well || name.trim() != name || name.chars().any(char::is_control) {
-        return Err(format!(
-            "`name = {name:?}`: a name begins with a letter or a digit, stands on one line and has no spaces at its ends"
-        ));
+        return Err(
+            "a name begins with a letter or a digit, stands on one line and has no spaces at its ends"
+                .to_owned(),
+        );
     }
-    check_length(name).map_err(|message| format!("`name = {name:?}`: {message}"))?;
-    // Both mean something in what the lab writes.
     if name.ends_with(AGAIN) || name.contains(" under ") {
         return Err(format!(
-            "`name = {name:?}`: `{}` and ` under ` are words of the lab's own",
+            "`{}` and ` under ` are words of the lab's own",
             AGAIN.trim()
         ));
     }
+    Ok(())
+}
+
+fn check_name(name: &str, storage: &str) -> Result<(), String> {
+    check_words(name)
+        .and_then(|()| check_length(name))
+        .map_err(|message| format!("`name = {name:?}`: {message}"))?;
     // A name that is another storage's would be a lie in every table.
     if name != storage && contender::find(name).is_ok() {
         return Err(format!(

@@ -371,6 +371,10 @@ fn scripts_have_files_weights_and_tables_and_say_what_is_wrong_with_them() {
             "`a.sql` is listed twice",
         ),
         (
+            "kind = \"script\"\nfiles = [\"pgbench@2\"]",
+            "a file of that name is `./pgbench`",
+        ),
+        (
             "kind = \"script\"\nfiles = [\"a.sql\"]\nscale = 1.5",
             "a whole number from 1",
         ),
@@ -382,6 +386,57 @@ fn scripts_have_files_weights_and_tables_and_say_what_is_wrong_with_them() {
         let said = of(workload).unwrap_err();
         assert!(said.contains(wanted), "{workload}: {said}");
     }
+}
+
+#[test]
+fn a_setting_that_takes_or_hides_what_nobody_counts_is_refused_and_its_absence_is_not() {
+    let with = |kind: &str, setting: &str| {
+        let text = SMALL.replace(
+            "[[workload]]",
+            &format!("[database]\nkind = \"{kind}\"\nsettings = {{ {setting} }}\n[[workload]]"),
+        );
+        Experiment::parse(&text).map_err(|mistake| mistake.to_string())
+    };
+    for (kind, setting, wanted) in [
+        (
+            "postgresql",
+            "huge_pages = \"try\"",
+            "`huge_pages = \"try\"`: huge pages come from a store",
+        ),
+        ("postgresql", "Huge_Pages = \"on\"", "huge pages come from"),
+        ("mariadb", "large-pages = \"1\"", "huge pages come from"),
+        (
+            "sqlite",
+            "mmap_size = \"268435456\"",
+            "`mmap_size = \"268435456\"`: what is read through a mapping",
+        ),
+    ] {
+        let said = with(kind, setting).unwrap_err();
+        assert!(said.contains(wanted), "{setting}: {said}");
+    }
+    for (kind, setting) in [
+        ("postgresql", "huge_pages = \"off\""),
+        ("mariadb", "large_pages = \"OFF\""),
+        ("sqlite", "mmap_size = \"0\""),
+    ] {
+        assert!(with(kind, setting).is_ok(), "{setting}");
+    }
+    let said = contenders("[\"ext4\", { storage = \"ext4\", settings = { huge_pages = \"on\" } }]");
+    assert!(said.unwrap_err().contains("huge pages come from"));
+}
+
+#[test]
+fn no_two_scripts_are_kept_under_one_name() {
+    let load =
+        of("kind = \"script\"\nfiles = [\"a/b.sql\", \"a_b.sql\", \"a%2Fb.sql\", \"./pgbench\"]")
+            .unwrap();
+    let mut kept: Vec<String> = (load.scripts.files.iter())
+        .map(ScriptFile::stored_name)
+        .collect();
+    assert!(kept.iter().all(|name| !name.contains('/')), "{kept:?}");
+    kept.sort();
+    kept.dedup();
+    assert_eq!(kept.len(), 4, "{kept:?}");
 }
 
 fn contenders(list: &str) -> Result<Experiment, String> {
@@ -486,6 +541,22 @@ fn a_contender_that_says_what_it_cannot_have_is_refused_by_name_and_value() {
         (
             "[{ storage = \"ext4\", name = \"-x\" }]",
             "a name begins with a letter or a digit",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x (A/A)\" } }]",
+            "words of the lab's own; `ext4 application_name=x (A/A)` is none: give another by `name`",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x under y\" } }]",
+            "words of the lab's own",
+        ),
+        (
+            "[{ storage = \"ext4\", settings = { application_name = \"x \" } }]",
+            "no spaces at its ends",
+        ),
+        (
+            "[\"directory:/srv/x under y\"]",
+            "words of the lab's own; `directory:/srv/x under y` is none",
         ),
         ("[3]", "expected a contender: \"ext4\", or { storage"),
     ] {

@@ -323,6 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn who_differs_in_the_database_alone_shares_a_cut_and_who_is_mounted_otherwise_does_not() {
+        let experiment = Experiment::parse(
+            "contenders = [\n\"ext4\",\n\
+             { name = \"set\", storage = \"ext4\", settings = { work_mem = \"1MB\" } },\n\
+             { name = \"mounted\", storage = \"ext4\", options = { mount = \"noatime\" } },\n\
+             \"xfs\"]\n[devices]\nkind = \"loop\"\n[[workload]]\nkind = \"tpcb\"\n",
+        )
+        .unwrap();
+        let made = Cut::Made {
+            moments: 200,
+            acknowledged: 400,
+            lost: vec!["a write".to_owned()],
+            seed: 1,
+            elapsed_s: 1.0,
+        };
+        let cuts = |cut: &Cut| Cuts {
+            schema: SCHEMA,
+            contenders: [("ext4".to_owned(), cut.clone())].into(),
+        };
+        let shared = |cut: &Cut, name| cut_of_its_like(&experiment, &cuts(cut), name);
+        // With what was lost: it is the storage's.
+        assert_eq!(shared(&made, "set"), Some(made.clone()));
+        assert_eq!(shared(&made, "mounted"), None);
+        assert_eq!(shared(&made, "xfs"), None);
+        // What was not made is tried again.
+        assert_eq!(shared(&declined(), "set"), None);
+    }
+
+    #[test]
     fn what_is_cut_is_known_of_each_contender_and_the_others_say_why_not() {
         for name in [
             "ext4",

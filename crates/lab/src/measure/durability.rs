@@ -43,6 +43,7 @@ pub struct Findings {
     copies: u32,
     fdatasyncs_per_s: f64,
     ways: Vec<WayCount>,
+    uncounted: Option<String>,
 }
 
 /// Probes the place of a contender on these devices; the files of the probe are gone afterwards.
@@ -76,6 +77,7 @@ fn on(ground: Ground, place: &Place, copies: u32) -> Result<Findings> {
         ground,
         copies,
         ways: Vec::new(),
+        uncounted: None,
     };
     for writers in [1, WRITERS] {
         for way in ways::all(place) {
@@ -120,16 +122,23 @@ impl Findings {
     }
 
     /// Adds the load: all of it, and the measured part where that falls short by itself. `before` is
-    /// what the counters said before its first operation.
+    /// what the counters said before its first operation. A load that counted nothing was held
+    /// against nothing, and stands nowhere.
     pub fn add_load(&mut self, before: &[DeviceActivity], worked: &Worked) {
         let whole = |acknowledged| {
             self.ground
                 .since(before, load::NAME, worked.writers, acknowledged)
         };
-        self.ways.extend(worked.commits.map(whole));
+        let counted = worked.commits.filter(|commits| *commits > 0);
+        self.ways.extend(counted.map(whole));
         let measured = worked.measured();
         self.ways
             .extend(measured.filter(|count| !judgement::is_flushed(count, self.copies)));
+    }
+
+    /// Why the load was not all counted: what was not is neither durable nor accused.
+    pub fn add_uncounted(&mut self, reason: Option<String>) {
+        self.uncounted = reason;
     }
 
     /// Counts; what falls short is counted once more, so that nobody is accused by one reading.
@@ -152,7 +161,8 @@ impl Findings {
     /// The class, for the record.
     #[must_use]
     pub fn concluded(self) -> Durability {
-        let (class, reason) = judgement::judge(&self.ground, &self.ways, self.copies);
+        let judged = judgement::judge(&self.ground, &self.ways, self.copies);
+        let (class, reason) = judgement::as_far_as_counted(judged, self.uncounted);
         Durability {
             fdatasyncs_per_s: self.fdatasyncs_per_s,
             gate: Some(Gate {

@@ -46,9 +46,10 @@ pub trait Client: Send {
     /// Where it failed: that fails the run.
     fn operate(&mut self, random: &mut fastrand::Rng) -> Result<()>;
 
-    /// Of which kind the last operation was, where several are told by themselves.
-    fn kind(&self) -> usize {
-        0
+    /// Of which kind the last operation was, where several are told by themselves; else its latency
+    /// would be recorded a second time for nobody.
+    fn kind(&self) -> Option<usize> {
+        None
     }
 
     /// How long its user waits before the next operation of a closed load, where that is the
@@ -104,7 +105,7 @@ pub struct Driven {
     pub is_settled: Option<bool>,
     /// Of the operations that count.
     pub latency: Latency,
-    /// The same by their kind.
+    /// The same by their kind; none where no kinds are told.
     pub kinds: Vec<Latency>,
     /// The latencies of the operations that count, all together, as the clock gave them.
     pub latency_s: f64,

@@ -76,6 +76,15 @@ pub trait Load {
         None
     }
 
+    /// Why [`Load::commits`] has not all that wrote, where more did by the server's own count: asked
+    /// once the clients are gone. None where all was counted, or nothing is.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn uncounted(&self, _server: &dyn Server) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// The kinds of operations that are told by themselves, in the order of [`Client::kind`].
     fn kinds(&self) -> Vec<String> {
         Vec::new()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::analyse::sample::{classed, experiment, folder, measured};
+use crate::experiment::Experiment;
 use crate::record::{DurabilityClass, Outcome};
 
 /// A day on which the machine is so fast and so noisy, and xfs so fast beside the others.
@@ -188,4 +189,28 @@ fn a_rate_without_anything_beside_it_claims_nothing_however_far_it_moved() {
         );
     }
     assert!(rows.iter().any(|row| row.ratios.is_none()));
+}
+
+#[test]
+fn scripts_of_which_nobody_knows_what_stood_in_them_are_no_like_loads() {
+    let day = |text: Option<&str>| {
+        let mut experiment = Experiment::parse(
+            "contenders = [\"ext4\", \"xfs\"]\nblocks = 5\n[devices]\nkind = \"loop\"\n\
+             [[workload]]\nkind = \"script\"\nfiles = [\"pay.sql\"]\ninit = \"pgbench\"\n",
+        )
+        .unwrap();
+        experiment.workloads[0].scripts.files[0].text = text.map(str::to_owned);
+        folder(experiment, |_| measured(1000.0))
+    };
+    assert!(compare(&day(Some("SELECT 1;")), &day(Some("SELECT 1;"))).is_ok());
+    let reasons = compare(&day(None), &day(None)).unwrap_err().join("\n");
+    assert!(
+        reasons.contains("what the scripts of `script, pay.sql"),
+        "{reasons}"
+    );
+    for other in [None, Some("SELECT 2;")] {
+        let reasons = compare(&day(Some("SELECT 1;")), &day(other)).unwrap_err();
+        let wanted = "the experiments differ in every workload";
+        assert_eq!(reasons, [wanted]);
+    }
 }

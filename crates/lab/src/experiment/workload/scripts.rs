@@ -64,10 +64,11 @@ impl ScriptFile {
         }
     }
 
-    /// Its name in the folder of the results, where no directory of its own is.
+    /// Its name in the folder of the results, where no directory of its own is: no two paths have the
+    /// same one, or the one script would be kept in place of the other.
     #[must_use]
     pub fn stored_name(&self) -> String {
-        self.path.replace('/', "_")
+        self.path.replace('%', "%25").replace('/', "%2F")
     }
 }
 
@@ -80,6 +81,12 @@ impl Scripts {
         let files: Vec<ScriptFile> = (files.unwrap_or_default().iter())
             .map(|written| ScriptFile::parse(written))
             .collect::<Result<_, _>>()?;
+        if files.iter().any(|file| file.path == script::PGBENCH) {
+            return Err(format!(
+                "`files`: `{0}` is what `init` calls the tables of pgbench; a file of that name is `./{0}`, and pgbench's own transaction is the workload `tpcb`",
+                script::PGBENCH
+            ));
+        }
         if files.is_empty() {
             return Err("`script` needs `files = [\"mine.sql\"]`: one script or more".to_owned());
         }
@@ -87,8 +94,7 @@ impl Scripts {
             return Err("`files`: every weight is 0, so that nothing would be drawn".to_owned());
         }
         for (index, file) in files.iter().enumerate() {
-            let is_it = |other: &&ScriptFile| other.stored_name() == file.stored_name();
-            if files[..index].iter().any(|other| is_it(&other)) {
+            if files[..index].iter().any(|other| other.path == file.path) {
                 return Err(format!("`{}` is listed twice: give it a weight", file.path));
             }
         }
@@ -136,6 +142,14 @@ impl Scripts {
             file.text = Some(text);
         }
         Ok(())
+    }
+
+    /// Whether it is known what stands in all of them. Two of which that is not known have the names of
+    /// their files in common, and nobody can tell what else.
+    #[must_use]
+    pub fn are_known(&self) -> bool {
+        let of_pgbench = |file: &ScriptFile| file.path == script::PGBENCH;
+        (self.files.iter().chain(&self.init)).all(|file| file.text.is_some() || of_pgbench(file))
     }
 
     /// Every file that was read.

@@ -35,11 +35,6 @@ const WORKERS: Choice = Choice {
     words: "a number from 1 to 256, of event loops",
     takes: |value| (value.parse()).is_ok_and(|count: u32| (1..=256).contains(&count)),
 };
-const CACHING: Choice = Choice {
-    name: "caching",
-    words: "auto or direct",
-    takes: |value| ["auto", "direct"].contains(&value),
-};
 
 pub(super) fn offers() -> Vec<Box<dyn Contender>> {
     let mut offers: Vec<Box<dyn Contender>> = Vec::new();
@@ -99,12 +94,7 @@ impl Contender for Spindle {
     }
 
     fn choices(&self) -> &'static [Choice] {
-        // One that is direct by its name is nothing else.
-        if self.page_cache {
-            &[AU_SIZE, CACHING, WORKERS]
-        } else {
-            &[AU_SIZE, WORKERS]
-        }
+        &[AU_SIZE, WORKERS]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {
@@ -112,11 +102,8 @@ impl Contender for Spindle {
         let program = program().context("the command `spindle` is not there")?;
         let disks = disks(site);
         let mut create = spindle(&program, site);
-        create.args(["group", "create", GROUP, "--force"]);
-        create.args(["--redundancy", self.redundancy, "--profile", site.profile]);
-        if let Some(size) = site.options.get(AU_SIZE.name) {
-            create.args(["--au-size", size]);
-        }
+        create.args(["group", "create"]);
+        create.args(self.words_of_create(site.profile, site.options));
         for disk in &disks {
             create.args(["--disk", disk]);
         }
@@ -149,12 +136,26 @@ fn spindle(program: &Path, site: &Site<'_>) -> Command {
 }
 
 impl Spindle {
-    /// Whether the kernel's page cache is used.
-    fn is_cached(&self, options: &Options) -> bool {
-        self.page_cache
-            && options
-                .get(CACHING.name)
-                .is_none_or(|mode| mode != "direct")
+    /// What is said of a group when it is made, but for its disks.
+    fn words_of_create<'a>(&self, profile: &'a str, options: &'a Options) -> Vec<&'a str> {
+        let mut words = vec![GROUP, "--force", "--redundancy", self.redundancy];
+        words.extend(["--profile", profile]);
+        if let Some(size) = options.get(AU_SIZE.name) {
+            words.extend(["--au-size", size]);
+        }
+        words
+    }
+
+    /// What is said of its mount behind the place.
+    fn words_of_mount<'a>(&self, options: &'a Options) -> Vec<&'a str> {
+        let mut words = vec!["--foreground"];
+        if !self.page_cache {
+            words.push("--direct");
+        }
+        if let Some(count) = options.get(WORKERS.name) {
+            words.extend(["--workers", count]);
+        }
+        words
     }
 
     fn mounted(&self, mut maker: Maker<'_>, site: &Site<'_>) -> Result<Standing> {
@@ -163,14 +164,8 @@ impl Spindle {
         let point = maker.mount_point()?;
         maker.intend(Undo::Mount(point.clone()))?;
         let mut mount = spindle();
-        mount.args(["mount", GROUP]).arg(&point).arg("--foreground");
-        let page_cache = self.is_cached(site.options);
-        if !page_cache {
-            mount.arg("--direct");
-        }
-        if let Some(count) = site.options.get(WORKERS.name) {
-            mount.args(["--workers", count]);
-        }
+        mount.args(["mount", GROUP]).arg(&point);
+        mount.args(self.words_of_mount(site.options));
         maker.note(&mount);
         let mut daemon = Service::start("spindle", &mut site.group.wrap(&mount), site.log)?;
         maker.intend(Undo::Process(daemon.identity()))?;
@@ -184,7 +179,7 @@ impl Spindle {
             copies: self.copies,
             devices: u32::try_from(site.leaves.len())?,
             data_checksums: false,
-            page_cache,
+            page_cache: self.page_cache,
             made_by: Vec::new(),
             mount: None,
         };
@@ -197,5 +192,36 @@ impl Spindle {
         iostat.args(["--files", "1000000"]);
         standing.iostat = Some(iostat);
         Ok(standing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_reach_the_commands_that_make_and_mount_and_nothing_is_said_without_them() {
+        let spindle = |page_cache| Spindle {
+            redundancy: "normal",
+            copies: 2,
+            page_cache,
+        };
+        let asked: Options = [("au_size", "4M"), ("workers", "3")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let made = spindle(true)
+            .words_of_create("postgresql", &asked)
+            .join(" ");
+        assert_eq!(
+            made,
+            "lab --force --redundancy normal --profile postgresql --au-size 4M"
+        );
+        let mounted = |page_cache, options| spindle(page_cache).words_of_mount(options).join(" ");
+        assert_eq!(mounted(true, &asked), "--foreground --workers 3");
+        assert_eq!(mounted(false, &asked), "--foreground --direct --workers 3");
+        let none = Options::new();
+        assert_eq!(mounted(true, &none), "--foreground");
+        let made = spindle(true).words_of_create("sqlite", &none).join(" ");
+        assert!(!made.contains("--au-size"), "{made}");
     }
 }

@@ -38,7 +38,8 @@ pub struct Ground {
     pub(super) hidden: Option<String>,
     /// What forgets by its nature or its settings.
     pub(super) forgets: Vec<String>,
-    /// What forgets only where a device has a volatile cache: a mount without barriers.
+    /// What forgets only where a device has a volatile cache: a mount without barriers, a database that
+    /// does not flush what it wrote past the page cache.
     pub(super) forgets_caches: Vec<String>,
     /// A library that may have answered in place of the kernel.
     pub(super) preloaded: Option<String>,
@@ -227,6 +228,8 @@ impl Ground {
         for (name, value) in settings {
             if gives_up(kind, name, value, settings) {
                 self.forgets.push(format!("{name} = {value}"));
+            } else if gives_caches_up(kind, name, value) {
+                self.forgets_caches.push(format!("{name} = {value}"));
             }
         }
     }
@@ -333,7 +336,7 @@ fn gives_up(kind: DatabaseKind, name: &str, value: &str, all: &Settings) -> bool
         DatabaseKind::Mariadb => match name.replace('-', "_").as_str() {
             // 3 flushes at the end of both halves of a commit.
             "innodb_flush_log_at_trx_commit" => !["1", "3"].contains(&value.as_str()),
-            "innodb_flush_method" => value == "nosync",
+            "innodb_flush_method" => ["nosync", "littlesync"].contains(&value.as_str()),
             "debug_no_sync" => !is_off,
             _ => false,
         },
@@ -348,6 +351,14 @@ fn gives_up(kind: DatabaseKind, name: &str, value: &str, all: &Settings) -> bool
             }
         }
     }
+}
+
+/// Whether a setting leaves in the caches of the devices what the database takes for durable: pages that
+/// a checkpoint wrote, whose log is written over afterwards.
+fn gives_caches_up(kind: DatabaseKind, name: &str, value: &str) -> bool {
+    kind == DatabaseKind::Mariadb
+        && kind.setting_name(name) == "innodb_flush_method"
+        && value.trim().eq_ignore_ascii_case("o_direct_no_fsync")
 }
 
 /// A mount, as the kernel lists it.

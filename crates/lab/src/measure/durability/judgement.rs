@@ -9,6 +9,7 @@
 //! | | fewer flushes, and a device has no volatile cache | cannot be seen |
 //! | | fewer flushes, and a device takes forced writes | cannot be seen; the ways of a single forced write are not held against it where the others show their flushes |
 //! | | fewer flushes, all devices have a volatile cache | not durable |
+//! | | as many flushes, and the load wrote more than was counted | cannot be seen |
 
 use super::ground::{Cache, Ground};
 use crate::quantity::as_float;
@@ -95,6 +96,17 @@ pub fn judge(ground: &Ground, counts: &[WayCount], copies: u32) -> (DurabilityCl
                 .find(|count| count.writers == 1)
                 .map_or_else(|| figures(first), figures),
         ),
+    }
+}
+
+/// The class of a load of which a part was not counted: that part was held against nothing.
+pub fn as_far_as_counted(
+    judged: (DurabilityClass, String),
+    uncounted: Option<String>,
+) -> (DurabilityClass, String) {
+    match (judged, uncounted) {
+        ((DurabilityClass::Durable, _), Some(reason)) => (DurabilityClass::CannotBeSeen, reason),
+        (judged, _) => judged,
     }
 }
 

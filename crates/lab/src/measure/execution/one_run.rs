@@ -336,8 +336,10 @@ impl OneRun<'_> {
             &self.worked(standing, load, &driven, &ends),
         );
         watch.begin("checking the work", 4 * data_bytes, Duration::ZERO)?;
+        durability.add_uncounted(load.uncounted(server.as_ref())?);
         let mut checks = load.checks(server.as_ref(), &driven)?;
         checks.extend(self.littles_law(load, &driven));
+        checks.push(self.same_settings(server.as_ref(), &settings));
         let facts = load.facts(server.as_ref())?;
         drop(limits);
         watch.begin("stopping the database", data_bytes, Duration::ZERO)?;
@@ -417,15 +419,37 @@ impl OneRun<'_> {
     /// file sets, and what decides on durability: it takes more spellings than anybody knows.
     fn settings(&self, server: &dyn Server) -> Settings {
         let mut settings = server.settings().clone();
+        settings.extend(self.told(server));
+        settings
+    }
+
+    fn told(&self, server: &dyn Server) -> Settings {
         let mut asked = self.bench.experiment.differing_settings();
         asked.extend(self.database.settings.keys().cloned());
         asked.extend(durability::decisive(server.kind()).map(str::to_owned));
-        for name in asked {
-            if let Some(value) = server.told(&name) {
-                settings.insert(name, value);
-            }
+        (asked.into_iter())
+            .filter_map(|name| server.told(&name).map(|value| (name, value)))
+            .collect()
+    }
+
+    /// That the load left the settings as they were told before it: under others, figures and class
+    /// would be those of a database that nobody asked for.
+    fn same_settings(&self, server: &dyn Server, before: &Settings) -> Check {
+        let changed: Vec<String> = (self.told(server).iter())
+            .filter_map(|(name, now)| {
+                let was = before.get(name)?;
+                (was != now).then(|| format!("{name} was {was} and is {now}"))
+            })
+            .collect();
+        Check {
+            name: "the database has the settings that it had before the load".to_owned(),
+            passed: changed.is_empty(),
+            detail: if changed.is_empty() {
+                "none of those that are asked for has changed".to_owned()
+            } else {
+                changed.join(", ")
+            },
         }
-        settings
     }
 
     /// The server over restored data, with what the regime wants in its caches.

@@ -12,6 +12,23 @@ impl Client for Null {
     }
 }
 
+/// Answers at once, and is of two kinds by turns.
+#[derive(Default)]
+struct Turning {
+    count: usize,
+}
+
+impl Client for Turning {
+    fn operate(&mut self, _: &mut fastrand::Rng) -> Result<()> {
+        self.count += 1;
+        Ok(())
+    }
+
+    fn kind(&self) -> Option<usize> {
+        Some(self.count % 2)
+    }
+}
+
 /// Takes a millisecond, but stands still for everybody at one time.
 struct Stalling {
     began: Instant,
@@ -43,6 +60,22 @@ fn plan(shape: Shape, warm_up_ms: u64, duration_ms: u64) -> LoadPlan {
 const CLOSED: Shape = Shape::Closed {
     think_time: Duration::ZERO,
 };
+
+#[test]
+fn latencies_are_told_by_kind_where_a_client_has_kinds_and_recorded_once_where_it_has_none() {
+    let driven = |client: Box<dyn Client>| {
+        let plan = plan(CLOSED, 0, 100);
+        drive(vec![client], &plan, &Meter::default(), || (), || ()).unwrap()
+    };
+    let of = |latency: &Latency| -> u64 { latency.counts.iter().map(|(_, count)| count).sum() };
+    let plain = driven(Box::new(Null));
+    assert!(plain.operations > 0 && plain.kinds.is_empty());
+    let turning = driven(Box::<Turning>::default());
+    let kinds: Vec<u64> = turning.kinds.iter().map(of).collect();
+    assert_eq!(kinds.len(), 2);
+    assert_eq!(kinds.iter().sum::<u64>(), turning.operations);
+    assert!(kinds[0].abs_diff(kinds[1]) <= 1, "{kinds:?}");
+}
 
 fn stalling(client_count: u64) -> Vec<Box<dyn Client>> {
     let began = Instant::now();

@@ -77,11 +77,12 @@ impl Worker {
             if counts {
                 let latency = ended.saturating_duration_since(intended);
                 record(&mut report.latencies, latency);
-                let kind = self.client.kind();
-                while report.kinds.len() <= kind {
-                    report.kinds.push(empty_histogram());
+                if let Some(kind) = self.client.kind() {
+                    while report.kinds.len() <= kind {
+                        report.kinds.push(empty_histogram());
+                    }
+                    record(&mut report.kinds[kind], latency);
                 }
-                record(&mut report.kinds[kind], latency);
                 report.latency_s += latency.as_secs_f64();
             }
             report.under_way_s += self.under_way_s(intended, ended, counts);

@@ -23,6 +23,7 @@ fn settings_that_give_durability_up_are_named_and_others_are_not() {
         (Mariadb, ("innodb_flush_log_at_trx_commit", "2")),
         (Mariadb, ("innodb-flush-log-at-trx-commit", "0")),
         (Mariadb, ("innodb_flush_method", "nosync")),
+        (Mariadb, ("innodb-flush-method", "LITTLESYNC")),
         (Mariadb, ("innodb_flush_log_at_trx_commit", "00")),
         (Mariadb, ("debug_no_sync", "1")),
         (Sqlite, ("synchronous", "OFF")),
@@ -47,6 +48,28 @@ fn settings_that_give_durability_up_are_named_and_others_are_not() {
     }
     let in_log = [("journal_mode", "wal"), ("synchronous", "normal")];
     assert_eq!(named(Sqlite, &in_log), ["synchronous = normal"]);
+}
+
+#[test]
+fn pages_that_are_written_and_not_flushed_are_lost_by_a_volatile_cache_and_by_no_other() {
+    let forgets = |method: &str, cache: Cache| {
+        let mut ground = Ground {
+            caches: vec![cache],
+            ..Ground::default()
+        };
+        ground.name_settings(
+            DatabaseKind::Mariadb,
+            &settings(&[("innodb_flush_method", method)]),
+        );
+        ground.forgets()
+    };
+    assert_eq!(
+        forgets("O_DIRECT_NO_FSYNC", Cache::Volatile).as_deref(),
+        Some("innodb_flush_method = O_DIRECT_NO_FSYNC")
+    );
+    let none = || Cache::None("sda".to_owned());
+    assert_eq!(forgets("O_DIRECT_NO_FSYNC", none()), None);
+    assert_eq!(forgets("O_DIRECT", Cache::Volatile), None);
 }
 
 #[test]

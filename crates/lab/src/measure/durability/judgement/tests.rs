@@ -137,3 +137,18 @@ fn what_lies_on_another_machine_cannot_be_seen() {
     assert_eq!(class(&hidden, &counts, 1), DurabilityClass::CannotBeSeen);
     assert_eq!(class(&ground(&[]), &[], 1), DurabilityClass::CannotBeSeen);
 }
+
+#[test]
+fn a_load_that_writes_uncounted_is_at_best_unseen_and_no_excuse() {
+    let reason = || Some("its scripts write in ways that are not counted".to_owned());
+    let volatile = ground(&[Cache::Volatile]);
+    let judged = |flushes| judge(&volatile, &[count("commit", 1, 48, flushes, 96.0)], 1);
+    let (class, why) = as_far_as_counted(judged(HONEST), reason());
+    assert_eq!(class, DurabilityClass::CannotBeSeen);
+    assert!(why.contains("not counted"), "{why}");
+    let (class, why) = as_far_as_counted(judged(2.0), reason());
+    assert_eq!(class, DurabilityClass::NotDurable);
+    assert!(why.contains("2 flushes"), "{why}");
+    let class = as_far_as_counted(judged(HONEST), None).0;
+    assert_eq!(class, DurabilityClass::Durable);
+}

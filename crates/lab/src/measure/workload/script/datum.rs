@@ -82,11 +82,16 @@ impl Datum {
         if begins("false", 1) || begins("no", 1) || begins("off", 2) {
             return Some(Self::Boolean(false));
         }
+        // Blanks before a number are passed over, and what stands behind it is not.
+        let text = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
         let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().ok().map(Self::Integer);
         }
-        text.trim().parse().ok().map(Self::Double)
+        let value: f64 = text.parse().ok()?;
+        // Digits that give no finite number are out of its range.
+        let is_out_of_range = value.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit());
+        (!is_out_of_range).then_some(Self::Double(value))
     }
 }
 
@@ -163,6 +168,16 @@ mod tests {
             ("o", None),
             ("-12", Some(Datum::Integer(-12))),
             ("1e3", Some(Datum::Double(1000.0))),
+            (" 12", Some(Datum::Integer(12))),
+            ("\t\n-12", Some(Datum::Integer(-12))),
+            ("  1.5", Some(Datum::Double(1.5))),
+            ("12 ", None),
+            ("1.5 ", None),
+            ("- 1", None),
+            (" true", None),
+            (" null", None),
+            ("9223372036854775808", None),
+            ("1e999", None),
             ("", None),
             ("abc", None),
         ] {

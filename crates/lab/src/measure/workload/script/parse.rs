@@ -4,9 +4,9 @@
 //! What is not known is refused with its line: a script that is half understood measures something
 //! else than its writer meant.
 
-use super::command::{Amount, Command, Script, Step, Verb};
+use super::command::{Amount, Command, Script, Step};
 use super::expression::Expression;
-use super::statement::{Ended, Lexer};
+use super::statement::{Ended, Lexer, Statement};
 use crate::nearness::hint;
 
 /// A mistake in a script.
@@ -25,6 +25,18 @@ const COMMANDS: [&str; 7] = ["set", "sleep", "if", "elif", "else", "endif", "gse
 /// which the lab looks at.
 const OF_SETTINGS: [&str; 2] = ["synchronous_commit", "fsync"];
 
+/// Words by which rows would lie where the lab does not look for them, with what they do.
+const ELSEWHERE: [(&str, &str); 2] = [
+    (
+        "tablespace",
+        "puts rows beside the contender, which would not be measured then",
+    ),
+    (
+        "unlogged",
+        "commits without a log, which no storage is asked to keep",
+    ),
+];
+
 /// A pause that is longer looks like a client that hangs.
 pub const SLEEP_US_AT_MOST: u64 = 30_000_000;
 
@@ -36,10 +48,11 @@ pub fn parse(text: &str) -> Result<Script, Mistake> {
         let statement = lexer
             .statement()
             .map_err(|(line, message)| Mistake { line, message })?;
+        let ended = statement.ended;
         if !statement.verbs.is_empty() {
-            reader.sql(statement.line, statement.text, statement.verbs)?;
+            reader.sql(statement)?;
         }
-        match statement.ended {
+        match ended {
             Ended::Semicolon => {}
             Ended::Command => {
                 let (line, words) = lexer.command();
@@ -126,7 +139,10 @@ impl Reader {
         self.steps.push(Step { line, command });
     }
 
-    fn sql(&mut self, line: usize, text: String, verbs: Vec<Verb>) -> Result<(), Mistake> {
+    fn sql(&mut self, statement: Statement) -> Result<(), Mistake> {
+        let Statement {
+            line, text, verbs, ..
+        } = statement;
         let small = text.to_lowercase();
         if let Some(word) = OF_SETTINGS.iter().find(|word| small.contains(**word)) {
             return Err(mistake(
@@ -136,10 +152,14 @@ impl Reader {
                 ),
             ));
         }
-        if small.trim_start().starts_with("copy") {
+        if let Some((word, does)) = ELSEWHERE.iter().find(|(word, _)| small.contains(word)) {
+            let word = word.to_uppercase();
+            return Err(mistake(line, format!("`{word}` {does}")));
+        }
+        if statement.copies {
             return Err(mistake(
                 line,
-                "`COPY` is no statement for a script: pgbench refuses it, too",
+                "`COPY` is no statement for a script: pgbench refuses it, too, and its file or its client lies beside the contender",
             ));
         }
         self.push(

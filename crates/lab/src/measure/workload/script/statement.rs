@@ -12,6 +12,8 @@ pub struct Statement {
     pub text: String,
     /// One for each statement in it; none where it is empty.
     pub verbs: Vec<Verb>,
+    /// Whether one of them has COPY, itself or in the text of a function.
+    pub copies: bool,
     /// What stood behind it.
     pub ended: Ended,
 }
@@ -54,6 +56,7 @@ impl<'a> Lexer<'a> {
     pub fn statement(&mut self) -> Result<Statement, (usize, String)> {
         let mut text = String::new();
         let mut verbs = Vec::new();
+        let mut has_copy = false;
         let mut begins_at = 0;
         let mut line = None;
         let mut depth = 0_usize;
@@ -81,6 +84,7 @@ impl<'a> Lexer<'a> {
                 '\\' if self.rest.starts_with("\\;") => {
                     self.take(2);
                     verbs.extend(verb(&text[begins_at..]));
+                    has_copy |= copies(&text[begins_at..]);
                     text.push(';');
                     begins_at = text.len();
                 }
@@ -110,12 +114,15 @@ impl<'a> Lexer<'a> {
             return Err((self.line, "a `(` has no `)`".to_owned()));
         }
         let text_length = text.trim_end().len();
-        verbs.extend(verb(&text[begins_at.min(text_length)..text_length]));
+        let last = &text[begins_at.min(text_length)..text_length];
+        verbs.extend(verb(last));
+        has_copy |= copies(last);
         text.truncate(text_length);
         Ok(Statement {
             line: line.unwrap_or(self.line),
             text,
             verbs,
+            copies: has_copy,
             ended,
         })
     }
@@ -191,25 +198,75 @@ impl<'a> Lexer<'a> {
 
     /// A comment with those within it.
     fn comment(&mut self) -> Result<&'a str, (usize, String)> {
-        let mut depth = 0_usize;
-        let mut place = 0;
-        while place < self.rest.len() {
-            let rest = &self.rest[place..];
-            if rest.starts_with("/*") {
-                depth += 1;
-                place += 2;
-            } else if rest.starts_with("*/") {
-                depth -= 1;
-                place += 2;
-                if depth == 0 {
-                    return Ok(self.take(place));
-                }
-            } else {
-                place += rest.chars().next().map_or(1, char::len_utf8);
-            }
+        match comment_length(self.rest) {
+            Some(length) => Ok(self.take(length)),
+            None => Err((self.line, "a `/*` has no `*/`".to_owned())),
         }
-        Err((self.line, "a `/*` has no `*/`".to_owned()))
     }
+}
+
+/// Of the comment at whose `/*` a text begins, with those within it; none where it does not end.
+fn comment_length(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut place = 0;
+    while place < text.len() {
+        let rest = &text[place..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            place += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            place += 2;
+            if depth == 0 {
+                return Some(place);
+            }
+        } else {
+            place += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    None
+}
+
+/// The first words of a text in small letters, each with what stands behind it; comments are left out
+/// wherever they stand.
+fn words(mut text: &str, at_most: usize) -> Vec<(String, &str)> {
+    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut words = Vec::new();
+    while words.len() < at_most
+        && let Some(first) = text.chars().next()
+    {
+        let length = if is_of_a_word(first) {
+            let length = (text.find(|letter| !is_of_a_word(letter))).unwrap_or(text.len());
+            words.push((text[..length].to_lowercase(), &text[length..]));
+            length
+        } else if text.starts_with("/*") {
+            comment_length(text).unwrap_or(text.len())
+        } else {
+            first.len_utf8()
+        };
+        text = &text[length..];
+    }
+    words
+}
+
+/// Whether a statement is COPY, or has one in the text of a function: then its FROM or TO has a file, a
+/// program or the client behind it, and not a table as where `copy` is a column.
+fn copies(text: &str) -> bool {
+    let words = words(text, usize::MAX);
+    let is_copy = |(word, _): &(String, &str)| word == "copy";
+    let Some(first) = words.iter().position(is_copy) else {
+        return false;
+    };
+    first == 0
+        || words[first..].windows(2).any(|pair| {
+            let [(word, behind), (next, after)] = pair else {
+                return false;
+            };
+            let is_text = behind.trim_start().starts_with(['\'', '$'])
+                || (next == "e" && after.starts_with('\''));
+            ["from", "to"].contains(&word.as_str())
+                && (is_text || ["program", "stdin", "stdout"].contains(&next.as_str()))
+        })
 }
 
 /// Whether a text after this is written `E'...'`.
@@ -226,22 +283,11 @@ fn is_escaped(before: &str) -> bool {
 
 /// What a statement is by its first words; none where there is nothing of it.
 fn verb(text: &str) -> Option<Verb> {
-    let mut text = text.trim();
-    while text.starts_with("/*") {
-        text = text
-            .find("*/")
-            .map_or("", |end| text[end + 2..].trim_start());
-    }
-    if text.is_empty() {
+    let words = words(text, 5);
+    if words.is_empty() {
         return None;
     }
-    let words: Vec<String> = text
-        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        .filter(|word| !word.is_empty())
-        .take(5)
-        .map(str::to_lowercase)
-        .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
     // One that goes on in a next transaction is neither a beginning nor an end.
     let goes_on = words.ends_with(&["and", "chain"]);
     Some(match words.as_slice() {

@@ -47,21 +47,54 @@ fn scripts_are_drawn_by_their_weights() {
 }
 
 #[test]
-fn a_run_counts_as_a_change_once_what_it_changed_is_committed() {
-    let heard = |verbs: &[(Verb, u64)]| {
+fn a_transaction_counts_once_what_it_changed_is_committed() {
+    // Messages of statements: how many transactions with changes were committed and given up, and
+    // where an open one began.
+    let heard = |messages: &[&[(Verb, u64)]]| {
         let mut transaction = Transaction::default();
-        for (verb, count) in verbs {
-            transaction.hear(*verb, 3, *count);
+        for message in messages {
+            for (verb, count) in *message {
+                transaction.hear(*verb, 3, *count);
+            }
+            transaction.end_of_message();
         }
-        (transaction.committed, transaction.begun)
+        let Transaction {
+            committed,
+            given_up,
+            begun,
+            ..
+        } = transaction;
+        (committed, given_up, begun)
     };
     use Verb::{Begin, Change, Commit, Other, Rollback};
-    assert_eq!(heard(&[(Change, 1)]), (true, None));
-    assert_eq!(heard(&[(Change, 0), (Other, 5)]), (false, None));
-    assert_eq!(heard(&[(Begin, 0), (Change, 2), (Commit, 0)]), (true, None));
+    assert_eq!(heard(&[&[(Change, 1)]]), (1, 0, None));
+    assert_eq!(heard(&[&[(Change, 0)], &[(Other, 5)]]), (0, 0, None));
+    let begun: &[(Verb, u64)] = &[(Begin, 0)];
+    let changed: &[(Verb, u64)] = &[(Change, 2)];
+    assert_eq!(heard(&[begun, changed, &[(Commit, 0)]]), (1, 0, None));
+    assert_eq!(heard(&[begun, changed, &[(Rollback, 0)]]), (0, 1, None));
+    assert_eq!(heard(&[begun, changed]), (0, 0, Some(3)));
+    // Each by itself is a transaction, and those that go together are one.
+    assert_eq!(heard(&[changed, changed]), (2, 0, None));
+    assert_eq!(heard(&[&[(Change, 1), (Change, 1)]]), (1, 0, None));
     assert_eq!(
-        heard(&[(Begin, 0), (Change, 2), (Rollback, 0)]),
-        (false, None)
+        heard(&[&[(Begin, 0), (Change, 1), (Commit, 0), (Change, 1)]]),
+        (2, 0, None)
     );
-    assert_eq!(heard(&[(Begin, 0), (Change, 2)]), (false, Some(3)));
+}
+
+#[test]
+fn what_wrote_uncounted_is_told_and_what_the_server_does_by_itself_is_not() {
+    assert_eq!(uncounted(0, 0), None);
+    // Vacuums that were under way at both ends; a sequence beside each transaction.
+    assert_eq!(uncounted(16, 0), None);
+    assert_eq!(uncounted(33_000, 32_000), None);
+    assert_eq!(uncounted(900, 1000), None);
+    let said = uncounted(1000, 0).unwrap();
+    assert!(
+        said.contains("1000 transactions wrote, of which 0"),
+        "{said}"
+    );
+    // One uncounted beside each that is counted.
+    assert!(uncounted(2000, 1000).is_some());
 }

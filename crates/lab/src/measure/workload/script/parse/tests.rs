@@ -1,10 +1,21 @@
 //! Scripts as people write them, right and wrong.
 
+use super::super::command::Verb;
 use super::*;
 
 fn refused(text: &str) -> (usize, String) {
     let mistake = parse(text).unwrap_err();
     (mistake.line, mistake.message)
+}
+
+/// Each by its line, and in one line.
+fn assert_refused(scripts: &[(&str, usize, &str)]) {
+    for (text, line, wanted) in scripts {
+        let (at, said) = refused(text);
+        assert!(said.contains(wanted), "{text}: {said}");
+        assert_eq!(at, *line, "{text}: {said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
 }
 
 /// The statements of a script.
@@ -65,6 +76,13 @@ fn a_statement_ends_at_its_semicolon_and_at_no_other() {
         panic!()
     };
     assert_eq!(verbs, &[Verb::Begin, Verb::Change, Verb::Commit]);
+    // Comments lie in each other, and between words.
+    let hidden =
+        parse(r"/* a /* b */ ; */ UPDATE t SET a = 1 \; COMMIT /* c */ AND CHAIN;").unwrap();
+    let Command::Sql { verbs, .. } = &hidden.steps[0].command else {
+        panic!()
+    };
+    assert_eq!(verbs, &[Verb::Change, Verb::Other]);
 }
 
 #[test]
@@ -134,7 +152,7 @@ fn pauses_and_rows_of_statements_are_understood() {
 
 #[test]
 fn what_is_not_known_is_refused_by_its_line_and_its_name() {
-    for (text, line, wanted) in [
+    assert_refused(&[
         ("SELECT 1;\n\\shell rm -rf /\n", 2, "no command `\\shell`"),
         (
             "SELECT 1;\n\n\\startpipeline\n",
@@ -179,7 +197,48 @@ fn what_is_not_known_is_refused_by_its_line_and_its_name() {
         ("SELECT 1;\n/* open\n", 2, "a `/*` has no `*/`"),
         ("\\set a 1\n", 1, "no statement of SQL"),
         ("", 1, "no statement of SQL"),
+    ]);
+}
+
+#[test]
+fn what_a_script_would_keep_from_the_lab_is_refused_wherever_it_stands() {
+    assert_refused(&[
         ("SELECT 1;\nCOPY t FROM STDIN;", 2, "`COPY` is no statement"),
+        (
+            "SELECT 1;\n/* a /* b */ */ COPY t TO '/tmp/t';",
+            2,
+            "`COPY` is no statement",
+        ),
+        (
+            "SELECT 1 \\; COPY t FROM STDIN;",
+            1,
+            "`COPY` is no statement",
+        ),
+        (
+            "DO $$ BEGIN COPY (SELECT a FROM t) TO PROGRAM 'cat'; END $$;",
+            1,
+            "`COPY` is no statement",
+        ),
+        (
+            "DO $$ BEGIN EXECUTE $x$copy t from E'/tmp/t'$x$; END $$;",
+            1,
+            "`COPY` is no statement",
+        ),
+        (
+            "SELECT 1;\nCREATE TABLE t (a integer) TABLESPACE fast;",
+            2,
+            "`TABLESPACE` puts rows beside the contender",
+        ),
+        (
+            "SET default_tablespace = fast;",
+            1,
+            "`TABLESPACE` puts rows beside the contender",
+        ),
+        (
+            "DO $$ BEGIN\nCREATE UNLOGGED TABLE t (a integer); END $$;",
+            1,
+            "`UNLOGGED` commits without a log",
+        ),
         (
             "BEGIN;\nSET LOCAL synchronous_commit = off;\nEND;",
             2,
@@ -190,12 +249,13 @@ fn what_is_not_known_is_refused_by_its_line_and_its_name() {
             1,
             "`fsync` stands in `settings`",
         ),
-    ] {
-        let (at, said) = refused(text);
-        assert!(said.contains(wanted), "{text}: {said}");
-        assert_eq!(at, line, "{text}: {said}");
-        assert!(!said.contains('\n'), "{said}");
-    }
+    ]);
+}
+
+#[test]
+fn a_column_may_be_called_as_a_statement_that_is_refused() {
+    let text = "SELECT copy, a FROM book WHERE a = 'x';\nINSERT INTO copy SELECT * FROM book;";
+    assert_eq!(statements(text).len(), 2);
 }
 
 /// Whatever stands there, it is read or refused, and nothing breaks.
