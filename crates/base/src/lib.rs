@@ -5,6 +5,7 @@
 
 mod causes;
 mod checksum;
+mod count_text;
 mod error;
 mod identity;
 mod name;
@@ -13,6 +14,7 @@ mod size_text;
 
 pub use causes::causes;
 pub use checksum::crc32c;
+pub use count_text::count_text;
 pub use error::ErrorClass;
 pub use identity::{DiskNumber, FileId, Sequence, Uuid};
 pub use name::{DiskName, FailureGroupName, GroupName, NameError};

@@ -11,6 +11,7 @@ mod rebalance;
 mod scrub;
 mod status;
 mod top;
+mod values;
 mod volume;
 
 use std::ffi::OsString;
@@ -20,6 +21,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use spindle_base::{AuSize, Redundancy};
 use spindle_control::FileDisk;
+
+use values::{parse_count, parse_seconds, parse_socket};
 
 pub use disk::{AddArguments, DiskCommand, FailureGroupCommand, Preview};
 
@@ -201,7 +204,7 @@ Examples:
         #[arg(value_name = "GROUP:/path")]
         path: OsString,
         /// Levels of directories to tell apart
-        #[arg(short, long, default_value_t = 1)]
+        #[arg(short, long, default_value_t = 1, value_parser = parse_count::<usize>)]
         depth: usize,
         #[command(flatten)]
         output: Output,
@@ -215,6 +218,7 @@ Examples:
 
 A file becomes visible under its name when all of it is there. A local path that looks like
 GROUP:/path is written with ./ before it.")]
+    #[command(override_usage = "spindle cp [OPTIONS] SOURCE... DESTINATION")]
     Cp(CopyArguments),
     /// Rates, bytes and latencies of every disk and of the busy files
     #[command(after_help = "\
@@ -226,13 +230,13 @@ Examples:
         /// The group; it must be open
         group: String,
         /// Seconds between two refreshes
-        #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
+        #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS", value_parser = parse_seconds)]
         interval: f64,
         /// Stop after so many refreshes
-        #[arg(short, long)]
+        #[arg(short, long, value_parser = parse_count::<u64>)]
         count: Option<u64>,
         /// Files shown at most
-        #[arg(short, long, default_value_t = 10)]
+        #[arg(short, long, default_value_t = 10, value_parser = parse_count::<usize>)]
         files: usize,
         #[command(flatten)]
         output: Output,
@@ -287,7 +291,7 @@ Examples:
         #[arg(long, value_name = "PATH")]
         disk: Vec<PathBuf>,
         /// Rows of each table of the catalog shown at most
-        #[arg(long, default_value_t = 20)]
+        #[arg(long, default_value_t = 20, value_parser = parse_count::<usize>)]
         rows: usize,
         #[command(flatten)]
         output: Output,
@@ -598,7 +602,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Give metrics for Prometheus at http://ADDRESS/metrics too; they are always on the socket
-    #[arg(long, value_name = "127.0.0.1:PORT")]
+    #[arg(long, value_name = "127.0.0.1:PORT", value_parser = parse_socket)]
     pub metrics: Option<std::net::SocketAddr>,
     /// Let --metrics be an address that other machines can reach
     #[arg(long, requires = "metrics")]
@@ -660,7 +664,7 @@ pub struct MountArguments {
 #[derive(Debug, Args)]
 pub struct CopyArguments {
     /// Sources, then the destination; GROUP:/path is in a group, anything else is local
-    #[arg(required = true, num_args = 2.., value_name = "SOURCE... DESTINATION")]
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Directories with everything below
     #[arg(short, long)]

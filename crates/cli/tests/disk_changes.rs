@@ -276,7 +276,7 @@ fn what_cannot_be_changed_is_refused_in_one_line_and_nothing_changes() {
     refuse(&["undrop", "data", "data_0000"], &["not being dropped"]);
     refuse(
         &["offline", "data", "data_0000", "data_0002"],
-        &["extents of data:/file have their last good copy"],
+        &["the last good copy of", "of data:/file lies there"],
     );
     refuse(
         &["resize", "data", "data_0000", "--size", "128M"],

@@ -48,7 +48,6 @@ fn a_page_tells_of_health_space_work_and_events_of_a_group_that_is_open_or_close
     assert_eq!(report["scrub"]["state"], "done");
     assert!(report["events"].as_array().unwrap().len() <= 5);
     place.refuse(["status", "nothing"], 2, &["nothing", "data"]);
-    place.refuse(["status", "--watch", "--interval", "0"], 2, &["interval"]);
     place.tell(["group", "dismount", "data"]);
 }
 

@@ -175,13 +175,13 @@ impl OpenError {
                 size_text(DISK_SIZE_MIN_BYTES)
             ),
             OpenErrorKind::NoDisk { found } => {
-                format!("is {found}: a disk is a block device or a plain file")
+                format!("this is {found}: a disk is a block device or a plain file")
             }
             OpenErrorKind::SectorSize { sector_size_bytes } => format!(
                 "has sectors of {sector_size_bytes} bytes; at most {BLOCK_SIZE_BYTES} are possible"
             ),
             OpenErrorKind::Exists => {
-                "is there already: choose another path, or use it as it is".to_owned()
+                "a file is there already: choose another path, or use it as it is".to_owned()
             }
             OpenErrorKind::NoSpace => {
                 "the file system below has no room for it: choose a smaller size".to_owned()

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use spindle_control::FileDisk;
 
 use super::Output;
+use spindle_control::FileDisk;
+
+use super::values::parse_size;
 
 /// Whether to tell only.
 #[derive(Debug, Clone, Copy, Args)]
@@ -286,12 +288,4 @@ Example:
         #[command(flatten)]
         output: Output,
     },
-}
-
-/// Bytes, or a number with K, M, G or T.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    let file_disk: Result<FileDisk, _> = format!("size:{text}").parse();
-    file_disk
-        .map(|disk| disk.size_bytes)
-        .map_err(|_| "write a size such as 200G, in whole blocks of 4K".to_owned())
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::Output;
+use super::values::parse_power;
 
 /// What to rebalance, and how.
 #[derive(Debug, Args)]
@@ -10,7 +11,7 @@ pub struct RebalanceArguments {
     /// A group, open where it is not only --estimate
     pub group: String,
     /// From 0, which pauses it, to 1024; of a rebalance that runs it is changed
-    #[arg(long, value_name = "0..1024")]
+    #[arg(long, value_name = "0..1024", value_parser = parse_power)]
     pub power: Option<u16>,
     /// The power is the group's own from now on: what a rebalance has that is given no other
     #[arg(long, requires = "power")]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::Output;
+use super::values::parse_power;
 
 /// What to scrub, and how.
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ pub struct ScrubArguments {
     #[arg(long, requires = "distrust")]
     pub yes: bool,
     /// From 0, which waits, to 1024; of a scrub that runs it is changed. Usually 1
-    #[arg(long, value_name = "0..1024")]
+    #[arg(long, value_name = "0..1024", value_parser = parse_power)]
     pub power: Option<u16>,
     /// Return when it has ended; exit code 1 where something is not as it should be
     #[arg(long, conflicts_with_all = ["stop", "status"])]

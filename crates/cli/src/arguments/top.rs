@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::Output;
+use super::values::{parse_count, parse_seconds};
 
 /// `spindle top`.
 #[derive(Debug, Args)]
@@ -10,10 +11,10 @@ pub struct TopArguments {
     /// The group; the only one that is open where none is named
     pub group: Option<String>,
     /// Seconds between two refreshes
-    #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS")]
+    #[arg(short, long, default_value_t = 1.0, value_name = "SECONDS", value_parser = parse_seconds)]
     pub interval: f64,
     /// Stop after so many refreshes; they follow one another then, also on a terminal
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = parse_count::<u64>)]
     pub count: Option<u64>,
     /// Show what happens in one interval, and end
     #[arg(long, conflicts_with = "count")]

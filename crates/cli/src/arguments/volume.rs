@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::Output;
-use super::disk::parse_size;
+use super::values::parse_size;
 
 /// `spindle volume`.
 #[derive(Debug, Subcommand)]

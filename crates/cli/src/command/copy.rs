@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use spindle_base::GroupName;
+use spindle_base::{GroupName, count_text};
 use spindle_control::{
     CopyOptions, CopyProgress, Files, GroupFiles, LocalFiles, Location, NoProgress, Settings, Tree,
 };
@@ -54,7 +54,11 @@ pub fn run(settings: &Settings, arguments: &CopyArguments) -> Result<u8> {
     if arguments.output.json {
         print_json(&report)?;
     } else if !arguments.quiet {
-        say!("{} files, {}", report.files_count, size(report.bytes));
+        say!(
+            "{}, {}",
+            count_text(report.files_count, "file"),
+            size(report.bytes)
+        );
     }
     Ok(0)
 }

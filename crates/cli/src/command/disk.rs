@@ -298,6 +298,8 @@ fn print_changes(report: &DiskChangesReport, output: Output) -> Result<u8> {
     }
     if let Some(note) = &report.note {
         say!("\n{}: {note}", report.group);
+    } else if report.disks.is_empty() && report.forgotten.is_empty() {
+        say!("{}: nothing has changed", report.group);
     }
     Ok(0)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use spindle_control::view::{IostatReport, RateReport};
-use spindle_control::{ControlError, Iostat, Settings};
+use spindle_control::{Iostat, Settings};
 
 use super::print_json;
 use crate::arguments::Output;
@@ -20,12 +20,6 @@ pub fn run(
     files_most: usize,
     output: Output,
 ) -> Result<u8> {
-    if !(0.01..=86_400.0).contains(&interval_s) {
-        return Err(ControlError::invalid(format!(
-            "an interval of {interval_s} s is none: choose from 0.01 s to a day"
-        ))
-        .into());
-    }
     let client = spindle_control::serving(settings, group)?;
     let mut iostat = Iostat::begin(&client)?;
     let in_place = !output.json && std::io::stdout().is_terminal() && count != Some(1);

@@ -45,6 +45,8 @@ pub fn run(settings: &Settings, command: &VolumeCommand) -> Result<u8> {
         VolumeCommand::Drop { path, yes, output } => {
             let (group, path) = Location::in_group(path)?;
             if !yes {
+                // Nobody is asked about what is not there, or is no volume.
+                spindle_control::list_volumes(settings, &group, &path)?;
                 confirm(&format!("{group}:{}", path.display()))?;
             }
             let dropped = spindle_control::drop_volume(settings, &group, &path)?;

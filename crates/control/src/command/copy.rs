@@ -128,6 +128,12 @@ fn plan(
         Some(name) if into => destination.path.join(name),
         _ => destination.path.clone(),
     };
+    if std::ptr::addr_eq(source.files, destination.files) && to == source.path {
+        return Err(ControlError::invalid(format!(
+            "{} would be copied to itself: give another path",
+            source.label
+        )));
+    }
     let mut steps = vec![Step {
         entry,
         from: source.path.clone(),

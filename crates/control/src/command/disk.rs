@@ -1,5 +1,7 @@
 //! The disks of a group change, in the process that serves it or here where none does.
 
+use std::collections::BTreeSet;
+
 use spindle_base::GroupName;
 
 use crate::api::call::Standalone;
@@ -152,7 +154,9 @@ fn no_failure_group(disks: &[DiskReport], group: &GroupName, name: &str) -> Cont
             "no disk of the failure group {name} of {group} is in a standing that this changes"
         ));
     }
-    let names = disks.iter().map(|disk| disk.failure_group.as_str());
+    let names: BTreeSet<&str> = (disks.iter())
+        .map(|disk| disk.failure_group.as_str())
+        .collect();
     let hint = suggestion(name, "failure group", names);
     ControlError::not_found(format!("{group} has no failure group {name:?}; {hint}"))
 }

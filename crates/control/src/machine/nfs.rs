@@ -205,7 +205,7 @@ impl NfsServers {
                 return Err(ControlError::new(
                     ControlErrorKind::Exists,
                     format!(
-                        "{}: is there already: choose another path, or use it as it is",
+                        "{}: a file is there already: choose another path, or use it as it is",
                         path.display()
                     ),
                 ));

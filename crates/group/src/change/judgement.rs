@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle_base::{
-    BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy, size_text,
+    BLOCK_SIZE_BYTES, DiskName, DiskNumber, FailureGroupName, Redundancy, count_text, size_text,
 };
 use spindle_extent::capacity;
 use spindle_extent::space::Space;
@@ -395,11 +395,11 @@ impl Group {
                 GroupErrorKind::NotEnough,
                 format!(
                     "group {} keeps {copies} copies of some files in different failure groups, \
-                     and without {named} only {} would be left online; add disks in {} more \
-                     failure groups first, or in the same command",
+                     and without {named} only {} would be left online; add disks in {} \
+                     first, or in the same command",
                     self.membership.name(),
                     able.len(),
-                    copies - able.len()
+                    count_text((copies - able.len()) as u64, "more failure group")
                 ),
             ));
         }

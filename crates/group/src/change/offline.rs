@@ -1,6 +1,6 @@
 //! Disks are taken offline by a person, where nothing would lose its last good copy.
 
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, count_text};
 use spindle_extent::plan::Serving;
 use spindle_sync::level::Unshown;
 
@@ -98,9 +98,10 @@ impl Group {
                 return Err(refusal(
                     GroupErrorKind::NotEnough,
                     format!(
-                        "{} cannot {what}: {lost} extents of file {} have their last good copy \
-                         there; bring other disks back first, or remove the file",
+                        "{} cannot {what}: the last good copy of {} of file {} lies there; bring \
+                         other disks back first, or remove the file",
                         names.join(", "),
+                        count_text(lost, "extent"),
                         file.id
                     ),
                 )

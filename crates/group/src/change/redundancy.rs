@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::{BLOCK_SIZE_BYTES, FileId, Redundancy};
+use spindle_base::{BLOCK_SIZE_BYTES, FileId, Redundancy, count_text};
 use spindle_catalog::{Catalog, Edit, Table, file_key};
 use spindle_extent::capacity::{self, DiskCapacity};
 use spindle_format::FileRecord;
@@ -273,10 +273,10 @@ impl Group {
         if able.len() < most.copies() {
             return Err(refusal(format!(
                 "{most} redundancy keeps {} copies in different failure groups, and group {group} \
-                 has disks that are online in {} only; add disks in {} more failure groups first",
+                 has disks that are online in {} only; add disks in {} first",
                 most.copies(),
                 able.len(),
-                most.copies() - able.len()
+                count_text((most.copies() - able.len()) as u64, "more failure group")
             )));
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use spindle_base::{BLOCK_SIZE_BYTES, FileId};
+use spindle_base::{BLOCK_SIZE_BYTES, FileId, size_text};
 use spindle_fs::{AttributeChange, Attributes, FILE_SIZE_BYTES_MAX, FsError, Kind, Owner};
 
 use super::{OpenFiles, normal};
@@ -65,7 +65,10 @@ impl OpenFiles {
         check_size(size_bytes)?;
         let (parent, name) = self.parent_of(&path)?;
         let exists = || {
-            let told = format!("{} is there already", self.display(&path));
+            let told = format!(
+                "{} is there already: choose another path",
+                self.display(&path)
+            );
             ControlError::new(ControlErrorKind::Exists, told)
         };
         match self.file_system.lookup(parent, name) {
@@ -117,9 +120,10 @@ impl OpenFiles {
         let (attributes, path) = self.volume(path)?;
         if size_bytes < attributes.size_bytes && !shrink {
             return Err(ControlError::invalid(format!(
-                "{} has {} bytes, and what lies beyond {size_bytes} would be lost: say --shrink",
+                "{} has {}, and what lies beyond {} would be lost: give --shrink to lose it",
                 self.display(&path),
-                attributes.size_bytes
+                size_text(attributes.size_bytes),
+                size_text(size_bytes)
             )));
         }
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
@@ -202,7 +206,7 @@ impl OpenFiles {
 fn check_size(size_bytes: u64) -> ControlResult<()> {
     if size_bytes == 0 || !size_bytes.is_multiple_of(BLOCK_SIZE_BYTES) {
         return Err(ControlError::invalid(format!(
-            "a volume has a size in whole blocks of {BLOCK_SIZE_BYTES} bytes, not {size_bytes}"
+            "a volume has a size in whole blocks of 4K, one at least, and not {size_bytes} bytes"
         )));
     }
     if size_bytes > FILE_SIZE_BYTES_MAX {

@@ -93,7 +93,9 @@ impl Daemon {
 
     fn files_to_scrub(&self, path: &Path) -> ControlResult<(ScrubScope, String)> {
         let title = path.display().to_string();
-        let about = |error: spindle_fs::FsError| ControlError::from(error).about(path.display());
+        let about = |error: spindle_fs::FsError| {
+            ControlError::from(error).about(format!("{}:{title}", self.group_name()))
+        };
         let files = self.opened.file_system();
         let found = files.resolve(path.as_os_str()).map_err(about)?;
         let mut ids: Vec<FileId> = Vec::new();
