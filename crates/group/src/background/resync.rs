@@ -442,32 +442,7 @@ impl Group {
         // What was copied and not flushed is lost again when the disk goes.
         let _announced = self.announce_copy(file, &[(first, end)], own);
         let _held = file.range_lock.shared(first, end);
-        let mut targets: Vec<Part> = Vec::new();
-        let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
-        plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
-            let blocks = segment.initialised_blocks();
-            let copies = segment.extent.iter().flat_map(|extent| extent.copies());
-            for life in self.disks.lives(copies.clone().copied()) {
-                if !lives.contains(&life) {
-                    lives.push(life);
-                }
-            }
-            if let Some(copy) = copies
-                .filter(|copy| copy.is_present())
-                .find(|copy| copy.disk() == disk)
-                && blocks > 0
-            {
-                targets.push(Part {
-                    at_block: segment.at_block,
-                    blocks,
-                    index: segment.index,
-                    inside_blocks: segment.inside_blocks,
-                    copy: *copy,
-                });
-            }
-            Ok(())
-        })
-        .map_err(|TooFar| GroupError::too_far())?;
+        let (targets, lives) = self.parts_to_copy(file, own, (first, end))?;
         // What a source lost before it was looked at is stale there from here on: a disk that serves
         // on after a failed flush does so before that is noted.
         self.notice_offline();
@@ -524,25 +499,72 @@ impl Group {
             }
             copied_blocks += blocks;
         }
-        // A disk that has come or gone since has lost what was copied to it, or what was read from
-        // it was perhaps not the newest; nor was it where a failed flush is not told yet.
-        if self.disks.have_kept_all(&lives) {
-            let newest = self.disks.flushes.newest(own);
-            left.push((end, end));
-            let mut from = first;
-            for (at, until) in left {
-                if from < at {
-                    (self.dirty).caught_up(file, (from, at), &[newest], &lives);
-                }
-                from = until;
-            }
-        }
+        self.note_copied(file, (first, end), left, (own, &lives));
         away.map_or(Ok(copied_blocks), |away| {
             Err(NotCopied {
                 copied_blocks,
                 ..away
             })
         })
+    }
+
+    /// What the disk holds of these blocks, and whose copies they have.
+    fn parts_to_copy(
+        &self,
+        file: &File,
+        own: Life,
+        (first, end): (u64, u64),
+    ) -> Result<(Vec<Part>, SmallVec<[Life; 4]>), GroupError> {
+        let mut targets: Vec<Part> = Vec::new();
+        let mut lives: SmallVec<[Life; 4]> = SmallVec::from_slice(&[own]);
+        plan::segments::<TooFar>(&file.map.read(), first, end, |segment| {
+            let blocks = segment.initialised_blocks();
+            let copies = segment.extent.iter().flat_map(|extent| extent.copies());
+            for life in self.disks.lives(copies.clone().copied()) {
+                if !lives.contains(&life) {
+                    lives.push(life);
+                }
+            }
+            if let Some(copy) = copies
+                .filter(|copy| copy.is_present())
+                .find(|copy| copy.disk() == own.disk)
+                && blocks > 0
+            {
+                targets.push(Part {
+                    at_block: segment.at_block,
+                    blocks,
+                    index: segment.index,
+                    inside_blocks: segment.inside_blocks,
+                    copy: *copy,
+                });
+            }
+            Ok(())
+        })
+        .map_err(|TooFar| GroupError::too_far())?;
+        Ok((targets, lives))
+    }
+
+    /// The disk has these blocks but for what was left.
+    fn note_copied(
+        &self,
+        file: &File,
+        (first, end): (u64, u64),
+        mut left: Ranges,
+        (own, lives): (Life, &[Life]),
+    ) {
+        // A disk that has come or gone since has lost what was copied to it, or what was read from
+        // it was perhaps not the newest; nor was it where a failed flush is not told yet.
+        if self.disks.have_kept_all(lives) {
+            let newest = self.disks.flushes.newest(own);
+            left.push((end, end));
+            let mut from = first;
+            for (at, until) in left {
+                if from < at {
+                    (self.dirty).caught_up(file, (from, at), &[newest], lives);
+                }
+                from = until;
+            }
+        }
     }
 
     /// The copy lies on a bad place that it could not leave. Where the disk does not give back what
