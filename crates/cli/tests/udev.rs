@@ -4,6 +4,8 @@
 mod place;
 
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
 
 use place::Place;
 use spindle_format::LABEL_PLACES;
@@ -59,4 +61,25 @@ fn udev_is_told_of_disks_of_groups_and_of_nothing_else() {
         assert_eq!(place.tell(["udev", &nothing]), "", "{nothing}");
     }
     place.refuse(["udev", &place.disk("none")], 2, &["none"]);
+}
+
+/// The image by which the patch for libblkid is tried, and what that says of it.
+#[test]
+fn udev_is_told_what_the_patched_libblkid_says() {
+    let place = Place::new();
+    let patch = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/libblkid");
+    let image = place.disk("image");
+    let unpacked = Command::new("gzip")
+        .arg("-dc")
+        .arg(patch.join("member.img.gz"))
+        .stdout(std::fs::File::create(&image).unwrap())
+        .status();
+    assert!(unpacked.unwrap().success());
+    let told = place.tell(["udev", &image]);
+    let mut told: Vec<&str> = (told.lines())
+        .filter(|line| line.starts_with("ID_FS"))
+        .collect();
+    told.sort_unstable();
+    let expected = std::fs::read_to_string(patch.join("member.expected")).unwrap();
+    assert_eq!(told, expected.lines().collect::<Vec<_>>());
 }
