@@ -343,9 +343,10 @@ impl Group {
             NONE => Vec::new(),
             power => power.to_string().into_bytes(),
         };
-        // Wanted at once: where it cannot be committed now, the next commit takes it along.
-        self.background.is_wanted.store(true, Ordering::Release);
+        // Wanted at once: where it cannot be committed now, the next commit takes it along. Counted first,
+        // for who takes an older wish for fulfilled.
         self.background.wishes_count.fetch_add(1, Ordering::AcqRel);
+        self.background.is_wanted.store(true, Ordering::Release);
         self.put_attribute(WISH_KEY, Some(wish))
     }
 
@@ -382,15 +383,17 @@ impl Group {
                 .any(|member| member.state.status == DiskStatus::Dropping)
     }
 
-    /// The wish is fulfilled, or cannot be before something changes. Where it is the run's power
-    /// goes with it.
-    fn rebalance_ended(&self, is_complete: bool) -> Result<(), GroupError> {
-        if !is_complete {
-            return Ok(());
-        }
+    /// So many wishes are fulfilled, and the run's power goes with them; a later one stays.
+    fn rebalance_ended(&self, wishes_count: u64) -> Result<(), GroupError> {
+        let wishes = &self.background.wishes_count;
         self.background.is_wanted.store(false, Ordering::Release);
+        self.put_attribute(WISH_KEY, None)?;
+        if wishes.load(Ordering::Acquire) != wishes_count {
+            // Somebody wants one since it was looked; his wish has perhaps just gone.
+            return self.rebalance();
+        }
         self.background.run_power.store(NONE, Ordering::Release);
-        self.put_attribute(WISH_KEY, None)
+        Ok(())
     }
 
     fn put_attribute(&self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), GroupError> {

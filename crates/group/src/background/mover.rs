@@ -307,8 +307,10 @@ impl Mover {
                 group.event(Event::new(ended, message));
             }
         }
-        if self.goal == Goal::Rebalance && run.planned_at == group.background.looked_at(group) {
-            group.rebalance_ended(left == 0)?;
+        let is_fulfilled = left == 0 && run.planned_at == group.background.looked_at(group);
+        if self.goal == Goal::Rebalance && is_fulfilled {
+            let (_, wishes_count) = run.planned_at;
+            group.rebalance_ended(wishes_count)?;
         }
         Ok(())
     }
@@ -516,7 +518,7 @@ impl Group {
     }
 
     /// Copies that are missing or lie on disks that were given up.
-    fn lost_copies_count(&self) -> u64 {
+    pub(crate) fn lost_copies_count(&self) -> u64 {
         let disks = self.plan_disks();
         let is_lost = |copy: ExtentCopy| {
             !copy.is_present()

@@ -86,6 +86,8 @@ const fn claim_of(stale: &StaleRegion) -> Claim {
 struct Claimed<'a> {
     group: &'a Group,
     stale: StaleRegion,
+    /// How often disks had come or gone by then.
+    turns_count: u64,
 }
 
 /// What came of a part of a region.
@@ -191,14 +193,14 @@ impl Group {
                 return Ok(None);
             };
             let stale = claimed.stale;
-            let (copied, more) = self.resync_region(&stale, bytes_most / BLOCK_SIZE_BYTES)?;
+            let (copied, more) = self.resync_region(&claimed, bytes_most / BLOCK_SIZE_BYTES)?;
             let mut resync = self.resync.lock();
             let bytes = copied.blocks * BLOCK_SIZE_BYTES;
             resync.copied_bytes += bytes;
             if more {
                 resync.queue.push_front(stale);
             } else if let Some(error) = copied.failed {
-                let is_new = resync.blocked.add(&stale);
+                let is_new = resync.blocked.add(&stale, claimed.turns_count);
                 drop(resync);
                 if is_new {
                     self.tell_blocked(&stale, &error);
@@ -262,7 +264,8 @@ impl Group {
 
     fn next_stale(&self) -> Option<Claimed<'_>> {
         let mut resync = self.resync.lock();
-        (resync.blocked).follow(self.membership.turns_count());
+        let turns_count = self.membership.turns_count();
+        resync.blocked.follow(turns_count);
         loop {
             let Some(stale) = resync.queue.pop_front() else {
                 if self.line_up(&mut resync) {
@@ -272,7 +275,11 @@ impl Group {
             };
             let claim = claim_of(&stale);
             if !resync.blocked.has(&claim) && resync.claimed.insert(claim) {
-                return Some(Claimed { group: self, stale });
+                return Some(Claimed {
+                    group: self,
+                    stale,
+                    turns_count,
+                });
             }
         }
     }
@@ -328,9 +335,10 @@ impl Group {
     /// Copies runs of one region, about so many blocks; what came of it, and whether more are left.
     fn resync_region(
         &self,
-        stale: &StaleRegion,
+        claimed: &Claimed<'_>,
         blocks_most: u64,
     ) -> Result<(Copied, bool), GroupError> {
+        let stale = &claimed.stale;
         let Some(file) = self.file(stale.file) else {
             // It was removed while a writer of it waited.
             let mut edit = Edit::default();
@@ -354,7 +362,7 @@ impl Group {
                 break;
             }
             let end = end.min(first + (blocks_most - copied.tried_blocks).max(1));
-            copied.add(self.resync_what_goes(&file, stale, (first, end))?);
+            copied.add(self.resync_what_goes(&file, claimed, (first, end))?);
             from = end;
         }
         let why = self.resync.lock().blocked.why(stale);
@@ -366,11 +374,12 @@ impl Group {
     fn resync_what_goes(
         &self,
         file: &Arc<File>,
-        stale: &StaleRegion,
+        claimed: &Claimed<'_>,
         (first, end): (u64, u64),
     ) -> Result<Copied, GroupError> {
+        let found = (&claimed.stale, claimed.turns_count);
         let mut copied = Copied::default();
-        let run = self.resync_run(file, stale.disk, first, end);
+        let run = self.resync_run(file, claimed.stale.disk, first, end);
         let NotCopied {
             error,
             obstacle,
@@ -389,20 +398,20 @@ impl Group {
         match obstacle {
             Obstacle::Lost | Obstacle::NotTaken | Obstacle::NoCopy if end - first > 1 => {
                 let middle = first + (end - first) / 2;
-                copied.add(self.resync_what_goes(file, stale, (first, middle))?);
-                copied.add(self.resync_what_goes(file, stale, (middle, end))?);
+                copied.add(self.resync_what_goes(file, claimed, (first, middle))?);
+                copied.add(self.resync_what_goes(file, claimed, (middle, end))?);
                 return Ok(copied);
             }
             Obstacle::Lost | Obstacle::NotTaken => {
                 let is_lost = obstacle == Obstacle::Lost;
-                (self.resync.lock().blocked).pass_over(stale, Some(first), is_lost, &error);
+                (self.resync.lock().blocked).pass_over(found, Some(first), is_lost, &error);
                 copied.tried_blocks = 1;
             }
             Obstacle::Disk => {
-                (self.resync.lock().blocked).pass_over(stale, None, false, &error);
+                (self.resync.lock().blocked).pass_over(found, None, false, &error);
                 copied.is_over = true;
             }
-            // A disk that comes back is waited for, and nothing else.
+            // A disk that comes back is waited for, and a while.
             Obstacle::NoCopy | Obstacle::Away => {}
         }
         copied.failed = Some(error);

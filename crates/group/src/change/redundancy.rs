@@ -140,12 +140,27 @@ impl Group {
         Ok(changes)
     }
 
+    /// Missing copies were made: where none is missing of what the group is to have by now, it has its
+    /// raised redundancy.
+    ///
+    /// # Errors
+    /// As [`Self::finish_redundancy`].
+    pub(crate) fn finish_raised_redundancy(&self) -> Result<(), GroupError> {
+        let _one = self.disk_changes.lock(Unshown);
+        let is_wanted = self.wanted_redundancy.lock().is_some();
+        // Another may be wanted since the run counted, and lack all of its copies.
+        if is_wanted && self.lost_copies_count() == 0 {
+            self.finish_redundancy()?;
+        }
+        Ok(())
+    }
+
     /// The group has the redundancy that it is to have: no copy is missing, or there are to be
-    /// fewer. Does nothing where nothing else is wanted.
+    /// fewer. Does nothing where nothing else is wanted. The caller lets nobody else change that.
     ///
     /// # Errors
     /// Where too few voters take the state; the next call goes on.
-    pub(crate) fn finish_redundancy(&self) -> Result<(), GroupError> {
+    fn finish_redundancy(&self) -> Result<(), GroupError> {
         let Some(redundancy) = *self.wanted_redundancy.lock() else {
             return Ok(());
         };

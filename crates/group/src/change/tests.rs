@@ -123,3 +123,20 @@ fn the_last_good_copy_is_not_given_up_where_the_other_one_is_lost_while_the_chan
     resync(&group);
     assert!(read(&group, &file, 0, data.len()) == data);
 }
+
+/// A run that makes missing copies ends, having found none, just as somebody asks for a second copy of all.
+#[test]
+fn a_group_has_no_redundancy_before_its_copies_are_made() {
+    let scene = Scene::new(52, Redundancy::External, &[(0, 64), (1, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    let files = [(file.id, Redundancy::Normal)];
+    group.convert_group(Redundancy::Normal, &files).unwrap();
+    group.finish_raised_redundancy().unwrap();
+    assert_eq!(group.view().redundancy, Redundancy::External);
+    resync(&group);
+    assert_eq!(group.view().redundancy, Redundancy::Normal);
+    assert!(read(&group, &file, 0, 1 << 20) == pattern(1, 1 << 20));
+}

@@ -55,7 +55,7 @@ impl Group {
     /// for, and a disk that nothing lies on any more may go.
     fn follow_up(&self, run: &Ended) -> Result<(), GroupError> {
         if run.goal == Goal::Restore && run.left_count == 0 {
-            self.finish_redundancy()?;
+            self.finish_raised_redundancy()?;
         }
         self.background.mover(run.goal).tell(self, run)?;
         self.forget_empty_disks()?;

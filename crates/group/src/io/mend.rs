@@ -9,6 +9,7 @@
 //! the dirty regions that names the disk is durable before the place is written.
 
 use spindle_sync::atomic::Ordering;
+use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
@@ -301,6 +302,14 @@ impl Core {
             Err(NotCopied::NoSource(nothing)) => {
                 self.leave_unread(place);
                 self.tell_left(place, &reason, &nothing);
+                Ok(Mended::Gone)
+            }
+            Err(NotCopied::NoPlace(nowhere))
+                if !(self.membership).can_do_without(&BTreeSet::from([disk])) =>
+            {
+                // Others lack what it alone has, and would never get it.
+                self.leave_unread(place);
+                self.tell_left(place, &reason, &nowhere);
                 Ok(Mended::Gone)
             }
             Err(NotCopied::NoPlace(nowhere)) => {

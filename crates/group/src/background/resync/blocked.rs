@@ -21,7 +21,7 @@ const PAUSE_MOST_MS: u64 = 600_000;
 pub(super) struct Blocked {
     /// Nothing of these can be copied now.
     regions: BTreeSet<Claim>,
-    /// Regions that a disk's error keeps: these are tried again after a while.
+    /// Regions that a disk's error keeps.
     passed_over: BTreeMap<Claim, PassedOver>,
     /// Those of which an event told.
     told: BTreeSet<Claim>,
@@ -59,21 +59,28 @@ impl Blocked {
         self.regions.contains(claim)
     }
 
-    /// Nothing more of the region can be copied now. Whether that is news.
-    pub(super) fn add(&mut self, stale: &StaleRegion) -> bool {
+    /// Nothing more of the region can be copied now, as was found when disks had come or gone so often.
+    /// Whether that is news: of what was found before a turn nothing is kept.
+    pub(super) fn add(&mut self, stale: &StaleRegion, found_at: u64) -> bool {
+        if found_at != self.found_at {
+            return false;
+        }
         self.regions.insert(claim_of(stale));
         self.told.insert(claim_of(stale))
     }
 
-    /// A disk's error keeps the region; the block is the one that it is about, where it is about one,
-    /// and `is_lost` where it can be had nowhere.
+    /// A disk's error keeps the region, as [`Self::add`] says when; the block is the one that it is about,
+    /// where it is about one, and `is_lost` where it can be had nowhere.
     pub(super) fn pass_over(
         &mut self,
-        stale: &StaleRegion,
+        (stale, found_at): (&StaleRegion, u64),
         block: Option<u64>,
         is_lost: bool,
         why: &GroupError,
     ) {
+        if found_at != self.found_at {
+            return;
+        }
         let new = || PassedOver {
             blocks: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -114,7 +121,7 @@ impl Blocked {
 
     /// Gives regions free again whose time has come.
     pub(super) fn retry(&mut self, now_ms: u64) {
-        if self.passed_over.is_empty() {
+        if self.regions.is_empty() && self.passed_over.is_empty() {
             return;
         }
         match self.again_ms {
@@ -123,9 +130,9 @@ impl Blocked {
                 self.again_ms = Some(now_ms + self.pause_ms);
             }
             Some(again_ms) if again_ms <= now_ms => {
-                let passed_over = std::mem::take(&mut self.passed_over);
-                self.regions
-                    .retain(|claim| !passed_over.contains_key(claim));
+                self.passed_over.clear();
+                // Those too that wait for a disk: what they lack by now its source has perhaps.
+                self.regions.clear();
                 self.again_ms = None;
             }
             Some(_) => {}

@@ -2,17 +2,18 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{DeviceError, DeviceErrorKind, DiskSlot, FaultyOperation};
+use spindle_device::{DeviceError, DeviceErrorKind, DiskSlot, FaultyOperation, Request, Work};
 
 use crate::Group;
 use crate::background::operations::{OperationState, OperationView, Pass};
 use crate::core::file::File;
 use crate::event::EventKind;
 use crate::scene::{HIGH, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::waiting_disks::OneBatchWaits;
 
 const LENGTH: usize = 8 << 20;
 const BLOCK: u64 = 4096;
@@ -348,21 +349,32 @@ fn a_block_that_a_resync_cannot_write_costs_no_disk_that_the_group_cannot_do_wit
     assert_copies_equal(&scene, &group, &file, "after the resync");
 }
 
-/// A run goes over extents with copies on several pairs of disks.
-#[test]
-fn an_extent_whose_source_is_away_holds_up_none_that_stands_beside_it() {
-    let scene = Scene::new(47, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
-    let group = scene.open();
-    let file = create(&group, 10, NORMAL);
+/// A mirrored file over three disks, all of which was written anew while disk 1 was away; that one is back,
+/// and disk 2 is gone.
+fn back_and_another_gone(group: &Group) -> (Arc<File>, Vec<u8>) {
+    let file = create(group, 10, NORMAL);
     group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
     group.sync().unwrap();
-    resync(&group);
+    resync(group);
     group.take_offline(&[DiskNumber(1)], "it failed").unwrap();
     let new = pattern(2, LENGTH);
     group.write(&file, 0, &new).unwrap();
     group.sync().unwrap();
     group.return_disks(&[DiskSlot(1)]).unwrap();
     group.take_offline(&[DiskNumber(2)], "it died").unwrap();
+    (file, new)
+}
+
+fn three_disks() -> Scene {
+    Scene::new(47, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)])
+}
+
+/// A run goes over extents with copies on several pairs of disks.
+#[test]
+fn an_extent_whose_source_is_away_holds_up_none_that_stands_beside_it() {
+    let scene = three_disks();
+    let group = scene.open();
+    let (file, new) = back_and_another_gone(&group);
     resync(&group);
     let mut left_count = 0;
     for extent in group.map(&file) {
@@ -383,4 +395,58 @@ fn an_extent_whose_source_is_away_holds_up_none_that_stands_beside_it() {
     assert_eq!(stale_blocks(&group), 0);
     assert!(read(&group, &file, 0, LENGTH) == new);
     assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// A run's fourth copy, which has an extent before it that cannot be read.
+fn is_fourth_copy_to_disk_1(batch: &[Request<'_>]) -> bool {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let is_copy = |one: &Request<'_>| one.slot == DiskSlot(1) && matches!(one.work, Work::Write(_));
+    batch.iter().any(is_copy) && COUNT.fetch_add(1, Ordering::Relaxed) == 3
+}
+
+/// What was found before the disk came back is told after it.
+#[test]
+fn a_region_that_waited_for_a_disk_which_is_back_does_not_wait_for_ever() {
+    let scene = three_disks();
+    let disks = OneBatchWaits::of(&scene);
+    let group = disks.open(&scene, 3);
+    let (file, new) = back_and_another_gone(&group);
+    let (has_come, go_on) = disks.wait(true, is_fourth_copy_to_disk_1);
+    std::thread::scope(|scope| {
+        let resyncing = scope.spawn(|| while group.resync_unit(16 << 20).unwrap().is_some() {});
+        has_come.recv().unwrap();
+        group.return_disks(&[DiskSlot(2)]).unwrap();
+        group.note_caught_up().unwrap();
+        go_on.send(()).unwrap();
+        resyncing.join().unwrap();
+    });
+    resync(&group);
+    assert_eq!(stale_blocks(&group), 0);
+    assert!(read(&group, &file, 0, LENGTH) == new);
+    assert_copies_equal(&scene, &group, &file, "after the resync");
+}
+
+/// The region waits for a disk that is away, and lacks something else by now.
+#[test]
+fn what_a_region_that_waits_for_a_disk_lacks_beside_it_is_copied_after_a_while() {
+    let scene = three_disks();
+    let group = scene.open();
+    let (file, _) = back_and_another_gone(&group);
+    resync(&group);
+    let on_both = (group.map(&file).into_iter())
+        .find(|extent| {
+            let mut disks = extent.copies.iter().flatten();
+            disks.all(|(disk, _)| disk.0 != 2)
+        })
+        .unwrap();
+    let at = on_both.offset_bytes / BLOCK;
+    let bad = place_of(&group, &file, DiskNumber(1), at);
+    scene.disks.fail_writes(DiskSlot(1), bad, 1);
+    let new = pattern(3, 4096);
+    group.write(&file, at * BLOCK, &new).unwrap();
+    let lacks_it = || group.dirty.is_stale(&file, DiskNumber(1), at, at + 1);
+    assert!(lacks_it(), "it serves on");
+    resync_after_a_pause(&group);
+    assert!(!lacks_it());
+    assert!(read(&group, &file, at * BLOCK, 4096) == new);
 }

@@ -283,6 +283,11 @@ impl Core {
             self.note_lost_alone(&change, life, &others);
             self.note_lost_copies(life);
             if life.incarnation.serves() {
+                // Somebody else noted it first, perhaps, and it has everything again: what is noted late is
+                // copied again.
+                let _returning = self.dirty.begin_resync();
+                self.membership
+                    .begin_catching_up(std::iter::once(life.disk));
                 self.miss_what_others_have(life, &others);
                 self.miss_what_was_copied(life.disk);
             } else {

@@ -345,6 +345,52 @@ fn a_disk_with_a_bad_place_stays_where_other_blocks_of_the_copy_can_be_read_nowh
     assert_sound(&group);
 }
 
+/// The copy can leave its bad place nowhere, and the other disk lacks what this one alone has.
+#[test]
+fn a_disk_with_a_bad_place_and_no_room_stays_where_another_one_lacks_what_it_has() {
+    let scene = Scene::mirrored(12);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 8 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let own = DiskNumber(DISK.0);
+    let other = DiskNumber(1 - DISK.0);
+    group.take_offline(&[other], "it failed").unwrap();
+    let new = pattern(2, data.len());
+    group.write(&file, 0, &new).unwrap();
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(other.0)]).unwrap();
+    let extent = (group.map(&file).into_iter())
+        .find(|extent| extent.initialised_bytes > 0)
+        .unwrap();
+    // This block both have.
+    let at = extent.offset_bytes;
+    let block = &new[usize::try_from(at).unwrap()..][..4096];
+    group.write(&file, at, block).unwrap();
+    group.sync().unwrap();
+    while group.space.allocate(own, 0, 0).is_some() {}
+    let place = place_on(&extent, DISK);
+    scene.disks.fail_reads(DISK, place..place + 4096, u64::MAX);
+    scene.disks.fail_writes(DISK, place..place + 4096, u64::MAX);
+    let is_slow = |disk, slow| {
+        let disk = group.disks.get(disk).unwrap();
+        disk.is_slow.store(slow, Ordering::Relaxed);
+    };
+    is_slow(other, true);
+    assert!(read(&group, &file, at, 4096) == block);
+    is_slow(other, false);
+    assert!(
+        group.membership.is_online(own),
+        "the other one lacks nearly all"
+    );
+    assert!(read(&group, &file, 0, new.len()) == new);
+    // When the other one has everything the disk may go.
+    resync(&group);
+    assert!(read(&group, &file, 0, new.len()) == new);
+}
+
 #[test]
 fn a_bad_place_is_not_mended_from_a_copy_of_which_nobody_knows_any_more_what_it_has() {
     let scene = Scene::mirrored(8);
