@@ -134,9 +134,10 @@ fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
         .set_len(SIZE_BYTES)
         .unwrap();
     place.refuse(words(&file), 2, &[&file, "no block device"]);
-    let (Some(plain), Some(held)) = (
+    let (Some(plain), Some(held), Some(blank)) = (
         Loop::new(&place, "plain", false),
         Loop::new(&place, "held", true),
+        Loop::new(&place, "blank", true),
     ) else {
         return;
     };
@@ -149,6 +150,11 @@ fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
     bytes[..4].copy_from_slice(b"XFSB");
     std::fs::write(&held.device, &bytes).unwrap();
     place.refuse(words(&held.device), 2, &[&held.device, "--force"]);
+    // Nor is a disk before it written.
+    let mut both = words(&blank.device);
+    both.extend(["--disk".to_owned(), held.device.clone()]);
+    place.refuse(both, 2, &[&held.device, "--force"]);
+    assert_eq!(blkid(&blank.device, "PTTYPE"), "");
     let found = std::fs::read(place.path("held")).unwrap();
     assert!(found[..bytes.len()] == bytes);
 }

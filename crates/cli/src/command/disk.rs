@@ -1,7 +1,7 @@
 //! `spindle disk` and `spindle failgroup`.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use spindle_control::view::DiskChangesReport;
@@ -106,15 +106,22 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
     answer(settings, &asked)
 }
 
-/// A partition on the disk that fills it; the path of its device.
-pub(super) fn partitioned(settings: &Settings, disk: &Path, overwrite: bool) -> Result<PathBuf> {
-    let partition = spindle_control::make_partition(settings, disk, overwrite)?;
-    eprintln!(
-        "spindle: a partition was made on {}: {}",
-        disk.display(),
-        partition.display()
-    );
-    Ok(partition)
+/// Makes a partition on each of these disks that fills it; each path becomes that of its device.
+pub(super) fn partition(
+    settings: &Settings,
+    mut disks: Vec<&mut PathBuf>,
+    overwrite: bool,
+) -> Result<()> {
+    for disk in &disks {
+        spindle_control::check_partition(settings, disk, overwrite)?;
+    }
+    for disk in &mut disks {
+        let made = spindle_control::make_partition(settings, disk, overwrite)?;
+        let (disk_shown, made_shown) = (disk.display(), made.display());
+        eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
+        **disk = made;
+    }
+    Ok(())
 }
 
 /// What `spindle disk offline` asks for.
@@ -281,9 +288,9 @@ fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
     if add.partition && !add.preview.dry_run {
         // Nothing is written for a group that is not there.
         spindle_control::show_group(settings, &add.group)?;
-        for disk in disks.iter_mut().filter(|disk| disk.make_bytes.is_none()) {
-            disk.path = partitioned(settings, &disk.path, add.force)?;
-        }
+        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
+        let paths = whole.map(|disk| &mut disk.path).collect();
+        partition(settings, paths, add.force)?;
     }
     Ok(of_disks(DiskChangesRequest {
         add: disks,

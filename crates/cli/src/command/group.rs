@@ -96,9 +96,9 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
     }
     let name = name_of(&create.name)?;
     if create.partition {
-        for disk in disks.iter_mut().filter(|disk| disk.make_bytes.is_none()) {
-            disk.path = disk::partitioned(settings, &disk.path, create.force)?;
-        }
+        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
+        let paths = whole.map(|disk| &mut disk.path).collect();
+        disk::partition(settings, paths, create.force)?;
     }
     let wanted = WantedGroup {
         name,

@@ -33,6 +33,14 @@ const NUMBER: u32 = 1;
 /// How long the partition's device is waited for, which udev may have to make.
 const DEVICE_MOST: Duration = Duration::from_secs(10);
 
+/// Whether [`make_partition`] would begin: asked of each disk before the first is written.
+///
+/// # Errors
+/// Where it would write nothing, but for what is only seen when the device is opened.
+pub fn check_partition(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<()> {
+    look(settings, path, overwrite).map(|_| ())
+}
+
 /// Makes a partition table on a whole block device with one partition in it, and gives the path of the
 /// partition's device. What stood there before is lost, as it is on a disk that joins a group.
 ///
@@ -45,10 +53,7 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
         let what = what.to_owned();
         move |error: std::io::Error| ControlError::io(&what, path.display(), &error)
     };
-    let probe = Probe::look(path, &settings.servers);
-    refuse_what_stands_there(&probe, overwrite)?;
-    let known = sysfs_of(path)?;
-    probe.refuse_held()?;
+    let (probe, known) = look(settings, path, overwrite)?;
     let exclusive = (OFlags::EXCL | OFlags::CLOEXEC).bits();
     let mut device = File::options()
         .read(true)
@@ -83,6 +88,15 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
     }
     drop(device);
     device_of(&known, path)
+}
+
+/// What stands there, which may be lost, and the kernel's directory of the device.
+fn look(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<(Probe, PathBuf)> {
+    let probe = Probe::look(path, &settings.servers);
+    refuse_what_stands_there(&probe, overwrite)?;
+    let known = sysfs_of(path)?;
+    probe.refuse_held()?;
+    Ok((probe, known))
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
