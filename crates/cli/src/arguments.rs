@@ -542,6 +542,10 @@ pub struct CreateArguments {
     /// Disks that one fault can take away together; PATH:SIZE makes a file disk
     #[arg(long = "failgroup", value_name = "NAME=PATH,PATH")]
     pub failure_groups: Vec<OsString>,
+    /// Make a partition that fills each disk, of a type of our own, and use that: other tools and
+    /// installers see that it is taken. Wants whole block devices
+    #[arg(long)]
+    pub partition: bool,
     /// Copies of each extent: external (1), normal (2) or high (3)
     #[arg(long, default_value = "normal", value_parser = parse_redundancy, value_name = "external|normal|high")]
     pub redundancy: Redundancy,

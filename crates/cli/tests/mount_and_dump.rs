@@ -3,6 +3,8 @@
 
 mod place;
 
+use std::os::unix::fs::MetadataExt;
+
 use place::{Place, bytes, can_mount, is_mounted};
 
 #[test]
@@ -76,6 +78,35 @@ fn what_was_written_through_the_mount_is_seen_beside_it_and_in_the_dump() {
     let events = place.ask(["events", "data"]);
     let last = events.as_array().unwrap().last().unwrap();
     assert_eq!(last["text"], "closed");
+}
+
+#[test]
+fn who_asks_on_a_mount_for_the_links_of_a_file_sees_that_a_command_took_one_of_its_names() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let links = |name: &str| std::fs::metadata(place.path(name)).unwrap().nlink();
+    let link = |name: &str, other: &str| {
+        std::fs::hard_link(place.path(name), place.path(other)).unwrap();
+        assert_eq!(links(other), 2);
+    };
+    place.tell(["volume", "create", "data:/volume", "--size", "1M"]);
+    link("mount/volume", "mount/same");
+    place.tell(["volume", "drop", "data:/volume", "--yes"]);
+    assert_eq!(links("mount/same"), 1);
+
+    let (one, other) = (place.path("mount/a"), place.path("mount/b"));
+    std::fs::write(&one, b"before").unwrap();
+    link("mount/a", "mount/b");
+    std::fs::write(place.path("new"), b"after").unwrap();
+    place.tell(["cp", "new", "data:/a"]);
+    assert_eq!(links("mount/b"), 1);
+    assert_eq!(std::fs::read(&one).unwrap(), b"after");
+    assert_eq!(std::fs::read(&other).unwrap(), b"before");
+    place.umount();
 }
 
 #[test]

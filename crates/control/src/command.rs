@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub(crate) mod group;
 pub(crate) mod health;
 pub(crate) mod iostat;
+pub(crate) mod partition;
 pub(crate) mod reach;
 pub(crate) mod rebalance;
 pub(crate) mod scrub;

@@ -26,6 +26,7 @@ mod held_byte;
 mod memory;
 mod mixed;
 mod open;
+mod partitions;
 mod plain;
 mod power_cut;
 mod random;
@@ -47,6 +48,7 @@ pub use mixed::{MixedDisks, REMOTE_SLOTS_MAX, RemoteDisk, RemoteFailure, RemoteJ
 pub use open::{
     DISK_SIZE_MIN_BYTES, DiskKind, FileDisk, FileDiskError, OpenDisk, OpenError, OpenErrorKind,
 };
+pub use partitions::{add_partition, read_partitions_anew};
 pub use plain::PlainDisks;
 pub use random::SeededRandom;
 pub use recorder::{

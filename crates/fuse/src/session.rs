@@ -588,14 +588,18 @@ impl Mount {
     }
 
     /// Makes the kernel forget what it knows of `name` in `parent`, that there is none included,
-    /// after it changed by another door. With the write-back cache this is also the way to show
-    /// a new size of a file that nobody has open. Never from a worker.
+    /// after it changed by another door, and the listing and attributes of `parent`. With the write-back
+    /// cache this is also the way to show a new size of a file that nobody has open. Never from a worker.
     ///
     /// # Errors
     /// What the kernel answered; a name that it does not know is no error.
     pub fn invalidate_entry(&self, parent: FileId, name: &[u8]) -> Result<(), Errno> {
         let name = name.to_vec();
-        Stale::Entry { parent, name }.forget(&self.descriptors[0])
+        let descriptor = &self.descriptors[0];
+        Stale::Entry { parent, name }.forget(descriptor)?;
+        // Where nobody had looked the name up the kernel took that for nothing, and goes on listing the
+        // directory as it was.
+        Stale::File(parent).forget(descriptor)
     }
 }
 

@@ -44,6 +44,28 @@ fn a_name_made_elsewhere_is_seen_although_it_was_missed_before() {
 }
 
 #[test]
+fn a_name_made_elsewhere_that_nobody_looked_up_is_listed_although_the_directory_was_listed_before()
+{
+    in_both_modes(|mounted| {
+        let names = || fs::read_dir(&mounted.root).unwrap().count();
+        let modified = || fs::metadata(&mounted.root).unwrap().modified().unwrap();
+        // The kernel keeps a listing from the second time on.
+        assert_eq!([names(), names()], [0, 0]);
+        let before = modified();
+        let name = OsStr::new("new");
+        (mounted.file_system)
+            .create_file(FileId::ROOT, name, 0o644, ROOT_USER, NOW)
+            .unwrap();
+        mounted
+            .mount()
+            .invalidate_entry(FileId::ROOT, b"new")
+            .unwrap();
+        assert_eq!(names(), 1);
+        assert_ne!(modified(), before);
+    });
+}
+
+#[test]
 fn bytes_and_size_changed_elsewhere_are_seen_after_the_kernel_is_told() {
     in_both_modes(|mounted| {
         let path = mounted.root.join("file");

@@ -39,6 +39,7 @@ Examples:
   spindle disk add data --disk /dev/sdf                     a failure group of its own
   spindle disk add data --failgroup left=/dev/sdf,/dev/sdg
   spindle disk add data --file-disk e.disk:10G
+  spindle disk add data --disk /dev/sdf --partition         other tools see that it is taken
   spindle disk add data --disk /dev/nvme0n1 --disk /dev/nvme1n1 --drop DATA_0000 --drop DATA_0001
 
 The group uses the disks at once, mounted or not, and moves data to them while databases run.
@@ -195,6 +196,10 @@ pub struct AddArguments {
     /// Disks of a failure group, new or there already; PATH:SIZE makes a file disk
     #[arg(long = "failgroup", value_name = "NAME=PATH,PATH")]
     pub failure_groups: Vec<OsString>,
+    /// Make a partition that fills each disk, of a type of our own, and use that: other tools and
+    /// installers see that it is taken. Wants whole block devices
+    #[arg(long)]
+    pub partition: bool,
     /// The name of the disk, where one is added; else the group's name and a number
     #[arg(long)]
     pub name: Option<String>,

@@ -1,6 +1,7 @@
 //! `spindle disk` and `spindle failgroup`.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use spindle_control::view::DiskChangesReport;
@@ -36,7 +37,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
-        DiskCommand::Add(add) => (&add.group, of_disks(added(add)?), add.preview, add.output),
+        DiskCommand::Add(add) => (&add.group, added(settings, add)?, add.preview, add.output),
         DiskCommand::Drop {
             group,
             names,
@@ -103,6 +104,24 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
         output,
     };
     answer(settings, &asked)
+}
+
+/// Makes a partition on each of these disks that fills it; each path becomes that of its device.
+pub(super) fn partition(
+    settings: &Settings,
+    mut disks: Vec<&mut PathBuf>,
+    overwrite: bool,
+) -> Result<()> {
+    for disk in &disks {
+        spindle_control::check_partition(settings, disk, overwrite)?;
+    }
+    for disk in &mut disks {
+        let made = spindle_control::make_partition(settings, disk, overwrite)?;
+        let (disk_shown, made_shown) = (disk.display(), made.display());
+        eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
+        **disk = made;
+    }
+    Ok(())
 }
 
 /// What `spindle disk offline` asks for.
@@ -232,7 +251,7 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
 }
 
 /// What `spindle disk add` asks for.
-fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
+fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
     let mut disks: Vec<NewDiskRequest> = Vec::new();
     for path in &add.disk {
         disks.push(NewDiskRequest {
@@ -266,13 +285,20 @@ fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
         };
         only.name = Some(name.clone());
     }
-    Ok(DiskChangesRequest {
+    if add.partition && !add.preview.dry_run {
+        // Nothing is written for a group that is not there.
+        spindle_control::show_group(settings, &add.group)?;
+        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
+        let paths = whole.map(|disk| &mut disk.path).collect();
+        partition(settings, paths, add.force)?;
+    }
+    Ok(of_disks(DiskChangesRequest {
         add: disks,
         overwrite: add.force,
         drop: add.drop.clone(),
         force: add.force_drop,
         ..DiskChangesRequest::default()
-    })
+    }))
 }
 
 /// A disk that is there, or PATH:SIZE to be made.

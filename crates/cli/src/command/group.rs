@@ -8,7 +8,7 @@ use spindle_base::GroupName;
 use spindle_control::view::{DiskReport, GroupReport, TemplateReport};
 use spindle_control::{ControlError, Settings, WantedDisk, WantedGroup};
 
-use super::{conversion, print_json, serve};
+use super::{conversion, disk, print_json, serve};
 use crate::arguments::{CheckArguments, CreateArguments, FaultCommand, GroupCommand, Output};
 use crate::line::say;
 use crate::table::{Table, duration, signed_size, size};
@@ -94,8 +94,14 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
     for text in &create.failure_groups {
         disks.extend(WantedDisk::parse_failure_group(text)?);
     }
+    let name = name_of(&create.name)?;
+    if create.partition {
+        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
+        let paths = whole.map(|disk| &mut disk.path).collect();
+        disk::partition(settings, paths, create.force)?;
+    }
     let wanted = WantedGroup {
-        name: name_of(&create.name)?,
+        name,
         disks,
         redundancy: create.redundancy,
         au_size: create.au_size,

@@ -297,7 +297,7 @@ fn check_name(wanted: &WantedGroup, discovery: &Discovery) -> ControlResult<()> 
     Ok(())
 }
 
-pub(super) fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
+pub(crate) fn refuse_what_stands_there(probe: &Probe, force: bool) -> ControlResult<()> {
     let path = probe.path.display();
     if let Some(failure) = probe.failure() {
         if failure.kind == ControlErrorKind::NotFound {

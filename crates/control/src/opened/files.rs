@@ -12,7 +12,9 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_fs::{AttributeChange, Attributes, FileSystem, FsError, Kind, Owner, RenameMode, Time};
+use spindle_fs::{
+    AttributeChange, Attributes, FileSystem, FsError, Handle, Kind, Owner, RenameMode, Time,
+};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::{Files, NewEntry, PIECE_BYTES};
@@ -37,6 +39,16 @@ pub trait KernelCache: Send + Sync + std::fmt::Debug {
     fn attributes_changed(&self, id: FileId) -> bool;
     /// The entry `name` of `parent` means something else now.
     fn entry_changed(&self, parent: FileId, name: &OsStr);
+
+    /// Attributes of this file were changed here, as [`Self::attributes_changed`] says it, where anybody was
+    /// told of them.
+    fn forget_attributes(&self, handle: &Handle) {
+        if let Some(forgetting) = handle.forget_attributes()
+            && !self.attributes_changed(handle.id())
+        {
+            forgetting.failed();
+        }
+    }
 }
 
 /// The files of a group that this process has open.
@@ -185,10 +197,20 @@ impl OpenFiles {
         }
     }
 
-    fn entry_changed(&self, parent: FileId, name: &OsStr) {
+    /// `former` is what the name led to, if it did: that has a link less.
+    fn entry_changed(&self, parent: FileId, name: &OsStr, former: Option<FileId>) {
         if let Some(kernel) = &self.kernel {
             kernel.entry_changed(parent, name);
+            if let Some(former) = former {
+                kernel.attributes_changed(former);
+            }
         }
+    }
+
+    /// What the name leads to.
+    fn led_to(&self, parent: FileId, name: &OsStr) -> Option<FileId> {
+        let found = self.file_system.lookup(parent, name);
+        found.ok().map(|attributes| attributes.id)
     }
 
     fn regular(&self, path: &Path) -> ControlResult<Attributes> {
@@ -442,9 +464,10 @@ impl Files for OpenFiles {
         self.file_system
             .set_attributes(attributes.id, &change, now())
             .map_err(fail)?;
+        let former = self.led_to(parent, name);
         self.give_name(attributes.id, parent, name, now())
             .map_err(fail)?;
-        self.entry_changed(parent, name);
+        self.entry_changed(parent, name, former);
         Ok(offset_bytes)
     }
 
@@ -459,7 +482,7 @@ impl Files for OpenFiles {
                 .make_directory(parent, name, new.permissions, owner_of(new), now());
         match made {
             Ok(_) => {
-                self.entry_changed(parent, name);
+                self.entry_changed(parent, name, None);
                 Ok(())
             }
             Err(FsError::Exists) => match self.file_system.lookup(parent, name) {
@@ -473,15 +496,17 @@ impl Files for OpenFiles {
     fn make_symlink(&self, path: &Path, target: &Path, new: NewEntry) -> ControlResult<()> {
         let path = normal(path)?;
         let (parent, name) = self.parent_of(&path)?;
+        let mut former = None;
         if let Ok(there) = self.file_system.lookup(parent, name)
             && there.kind == Kind::Symlink
         {
             self.file_system.unlink(parent, name, now())?;
+            former = Some(there.id);
         }
         let made =
             (self.file_system).make_symlink(parent, name, target.as_os_str(), owner_of(new), now());
         // Also where none was made: one that was there has gone.
-        self.entry_changed(parent, name);
+        self.entry_changed(parent, name, former);
         made.map_err(|error| ControlError::from(error).about(self.display(&path)))?;
         Ok(())
     }

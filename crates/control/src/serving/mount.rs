@@ -1,6 +1,7 @@
 //! The mounts of a served group, and dead ones that an earlier process left.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,13 @@ const USERS_MOST: usize = 8;
 const FORMER_MOST: Duration = Duration::from_secs(2);
 const FORMER_INTERVAL: Duration = Duration::from_millis(10);
 
+/// What the kernel is to forget.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Changed {
+    File(FileId),
+    Entry(FileId, OsString),
+}
+
 #[derive(Debug, Default)]
 struct State {
     mounts: Vec<Arc<Served>>,
@@ -72,6 +80,8 @@ struct State {
     ended: Vec<Arc<Served>>,
     /// Somebody is about to add one.
     adding: bool,
+    /// What changed by other doors meanwhile: that one is served before it is on the list.
+    changed: BTreeSet<Changed>,
     /// The process ends: none is added any more.
     closed: bool,
 }
@@ -92,7 +102,9 @@ struct Adding<'a>(&'a Mounts);
 
 impl Drop for Adding<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().adding = false;
+        let mut state = self.0.state.lock();
+        state.adding = false;
+        state.changed.clear();
     }
 }
 
@@ -110,6 +122,15 @@ impl Mounts {
         self.state.lock().mounts.clone()
     }
 
+    /// Those that are to be told of a change. One that is being added is told when it is on the list.
+    fn list_to_tell(&self, changed: impl FnOnce() -> Changed) -> Vec<Arc<Served>> {
+        let mut state = self.state.lock();
+        if state.adding {
+            state.changed.insert(changed());
+        }
+        state.mounts.clone()
+    }
+
     /// Has the kernel forget `what` of a file at each mount; whether all of them did in time.
     fn all_forget(
         &self,
@@ -118,7 +139,7 @@ impl Mounts {
         forget: impl Fn(&Mount) -> Result<(), Errno>,
     ) -> bool {
         let mut has_forgotten = true;
-        for served in self.list() {
+        for served in self.list_to_tell(|| Changed::File(id)) {
             if let Err(error) = forget(&served.mount) {
                 tracing::debug!(%id, what, %error, "the kernel did not forget of a file what changed");
                 has_forgotten = false;
@@ -229,15 +250,27 @@ impl Mounts {
             directory: mount.directory().display().to_string(),
             direct: request.direct,
         };
-        let served = Served::new(mount, report.clone());
+        let served = Arc::new(Served::new(mount, report.clone()));
         let mut state = self.state.lock();
         if let Some(link) = &self.keeper
             && link.keep(&served.mount, request.direct)
         {
             served.mount.keep();
         }
-        state.mounts.push(Arc::new(served));
+        state.mounts.push(Arc::clone(&served));
+        let changed = std::mem::take(&mut state.changed);
         drop(state);
+        for one in changed {
+            let told = match &one {
+                Changed::File(id) => served.mount.invalidate_file(*id, WRITTEN_BACK_MOST),
+                Changed::Entry(parent, name) => {
+                    served.mount.invalidate_entry(*parent, name.as_bytes())
+                }
+            };
+            if let Err(error) = told {
+                tracing::warn!(?one, %error, "the kernel did not forget what changed as it mounted");
+            }
+        }
         drop(adding);
         Ok(report)
     }
@@ -486,7 +519,7 @@ impl KernelCache for Mounts {
     }
 
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
-        for served in self.list() {
+        for served in self.list_to_tell(|| Changed::Entry(parent, name.to_owned())) {
             if let Err(error) = served.mount.invalidate_entry(parent, name.as_bytes()) {
                 tracing::warn!(%parent, %error, "the kernel did not forget an entry");
             }
@@ -641,4 +674,33 @@ fn detach(directory: &Path) -> ControlResult<()> {
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(fail(std::io::Error::other(message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_while_a_mount_is_added_is_kept_for_it_and_for_no_other() {
+        let mounts = Mounts::new(None);
+        let (file, directory, name) = (FileId(7), FileId(8), OsStr::new("name"));
+        let change = || {
+            mounts.attributes_changed(file);
+            mounts.bytes_changed(file);
+            mounts.entry_changed(directory, name);
+        };
+        let kept = || mounts.state.lock().changed.clone();
+        change();
+        assert!(kept().is_empty(), "there is no mount that knows anything");
+        let adding = mounts.begin_to_add("DATA", Path::new("/place")).unwrap();
+        assert!(kept().is_empty());
+        change();
+        let wanted = [
+            Changed::File(file),
+            Changed::Entry(directory, name.to_owned()),
+        ];
+        assert_eq!(kept(), BTreeSet::from(wanted));
+        drop(adding);
+        assert!(kept().is_empty());
+    }
 }

@@ -7,7 +7,10 @@ use super::*;
 
 /// Remembers what it was told.
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<(FileId, String)>>);
+struct Told {
+    entries: Mutex<Vec<(FileId, String)>>,
+    attributes: Mutex<Vec<FileId>>,
+}
 
 impl KernelCache for Told {
     fn write_back(&self, _id: FileId) {}
@@ -15,15 +18,23 @@ impl KernelCache for Told {
         true
     }
 
-    fn attributes_changed(&self, _id: FileId) -> bool {
+    fn attributes_changed(&self, id: FileId) -> bool {
+        self.attributes.lock().push(id);
         true
     }
 
     fn entry_changed(&self, parent: FileId, name: &OsStr) {
         let name = name.to_str().unwrap().to_owned();
-        self.0.lock().push((parent, name));
+        self.entries.lock().push((parent, name));
     }
 }
+
+const NEW: NewEntry = NewEntry {
+    permissions: 0o777,
+    user: 0,
+    group: 0,
+    modified: None,
+};
 
 fn files(kernel: Arc<dyn KernelCache>) -> OpenFiles {
     let disks: Arc<dyn Disks> = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
@@ -64,20 +75,55 @@ fn files(kernel: Arc<dyn KernelCache>) -> OpenFiles {
 fn the_kernel_is_told_that_a_link_has_gone_where_the_one_in_its_place_cannot_be_made() {
     let told = Arc::new(Told::default());
     let files = files(Arc::clone(&told) as Arc<dyn KernelCache>);
-    let new = NewEntry {
-        permissions: 0o777,
-        user: 0,
-        group: 0,
-        modified: None,
-    };
     let link = Path::new("/link");
-    files.make_symlink(link, Path::new("target"), new).unwrap();
+    files.make_symlink(link, Path::new("target"), NEW).unwrap();
     let too_long = "x".repeat(5000);
-    (files.make_symlink(link, Path::new(&too_long), new)).unwrap_err();
+    (files.make_symlink(link, Path::new(&too_long), NEW)).unwrap_err();
     let there = files.file_system.lookup(FileId::ROOT, OsStr::new("link"));
     assert!(matches!(there, Err(FsError::NotFound)));
     let changed = (FileId::ROOT, "link".to_owned());
-    assert_eq!(*told.0.lock(), [changed.clone(), changed]);
+    assert_eq!(*told.entries.lock(), [changed.clone(), changed]);
+}
+
+#[test]
+fn the_kernel_forgets_the_attributes_of_what_a_name_led_to_before() {
+    let told = Arc::new(Told::default());
+    let files = files(Arc::clone(&told) as Arc<dyn KernelCache>);
+    let id_of = |name: &str| {
+        let found = files.file_system.lookup(FileId::ROOT, OsStr::new(name));
+        found.unwrap().id
+    };
+    let file = Path::new("/file");
+    files.write_from(file, NEW, &mut &b"one"[..]).unwrap();
+    let link = Path::new("/link");
+    files.make_symlink(link, Path::new("one"), NEW).unwrap();
+    let volume = Path::new("/volume");
+    files.create_volume(volume, 1 << 20, false).unwrap();
+    assert_eq!(*told.attributes.lock(), [], "nothing was replaced");
+    let former = [id_of("file"), id_of("link"), id_of("volume")];
+    files.write_from(file, NEW, &mut &b"other"[..]).unwrap();
+    files.make_symlink(link, Path::new("other"), NEW).unwrap();
+    files.drop_volume(volume).unwrap();
+    assert_eq!(*told.attributes.lock(), former);
+}
+
+#[test]
+fn a_resize_of_a_volume_counts_as_a_forgetting_of_its_attributes() {
+    let told = Arc::new(Told::default());
+    let files = files(Arc::clone(&told) as Arc<dyn KernelCache>);
+    let volume = Path::new("/volume");
+    files.create_volume(volume, 1 << 20, false).unwrap();
+    let file_system = &files.file_system;
+    let id = (file_system
+        .lookup(FileId::ROOT, OsStr::new("volume"))
+        .unwrap())
+    .id;
+    // An answer with the size from before is on its way to the kernel.
+    let count = file_system.forgettings_count();
+    file_system.attributes(id).unwrap();
+    files.resize_volume(volume, 2 << 20, false).unwrap();
+    assert!(file_system.was_forgotten_since(id, count));
+    assert_eq!(*told.attributes.lock(), [id]);
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl OpenFiles {
         (file_system.set_extended_attribute(id, mark, b"1", true, false, now())).map_err(fail)?;
         (file_system.make_link(id, parent, name, now())).map_err(fail)?;
         (file_system.sync_file(&handle, false)).map_err(fail)?;
-        self.entry_changed(parent, name);
+        self.entry_changed(parent, name, None);
         let attributes = file_system.attributes(id).map_err(fail)?;
         Ok(self.volume_report(&path, &attributes))
     }
@@ -137,7 +137,10 @@ impl OpenFiles {
         let resized = (file_system.set_attributes(attributes.id, &change, now())).map_err(fail)?;
         let handle = file_system.open_file(attributes.id).map_err(fail)?;
         (file_system.sync_file(&handle, false)).map_err(fail)?;
-        // And the size that it knows is another.
+        // And the size that it knows is another: also what an answer on its way says.
+        if let Some(kernel) = &self.kernel {
+            kernel.forget_attributes(&handle);
+        }
         self.write_back(attributes.id);
         Ok(self.volume_report(&path, &resized))
     }
@@ -152,7 +155,7 @@ impl OpenFiles {
         let (parent, name) = self.parent_of(&path)?;
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
         (self.file_system.unlink(parent, name, now())).map_err(fail)?;
-        self.entry_changed(parent, name);
+        self.entry_changed(parent, name, Some(attributes.id));
         self.file_system.make_durable().map_err(fail)?;
         Ok(report)
     }

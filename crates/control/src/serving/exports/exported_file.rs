@@ -39,11 +39,7 @@ pub(super) struct ExportedFile {
 impl ExportedFile {
     /// The kernel forgets what it holds of the file, where it holds anything.
     fn forget_cached(&self) {
-        if let Some(forgetting) = self.handle.forget_attributes()
-            && !self.kernel.attributes_changed(self.handle.id())
-        {
-            forgetting.failed();
-        }
+        self.kernel.forget_attributes(&self.handle);
         // What an earlier process left in the kernel counts as well.
         match self.handle.kept().after_write(true) {
             Forgotten::Nothing => {}

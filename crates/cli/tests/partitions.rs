@@ -1,0 +1,160 @@
+//! Disks that join as partitions, on loop devices.
+#![allow(clippy::unwrap_used, reason = "a story that cannot go on has failed")]
+
+mod place;
+
+use std::process::Command;
+
+use place::{Place, can_mount, outcome};
+
+const SIZE_BYTES: u64 = 64 << 20;
+/// Of docs/format/label.md.
+const TYPE: &str = "9c494429-0806-4a04-b54d-bed9fc040125";
+
+/// A loop device over a file of zeros.
+struct Loop {
+    device: String,
+}
+
+impl Loop {
+    fn new(place: &Place, name: &str, with_partitions: bool) -> Option<Self> {
+        let image = place.text(name);
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(SIZE_BYTES).unwrap();
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show"]);
+        if with_partitions {
+            command.arg("--partscan");
+        }
+        let made = outcome(command.arg(&image));
+        if made.code != 0 {
+            println!("skipped: no loop device: {made:?}");
+            return None;
+        }
+        let device = made.stdout.trim().to_owned();
+        Some(Self { device })
+    }
+
+    fn partition(&self) -> String {
+        format!("{}p1", self.device)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .args(["--detach", &self.device])
+            .status();
+    }
+}
+
+fn blkid(device: &str, what: &str) -> String {
+    let mut command = Command::new("blkid");
+    let told = outcome(command.args(["--probe", "--output", "value", "--match-tag", what, device]));
+    told.stdout.trim().to_owned()
+}
+
+/// The words of a command that looks for disks there.
+fn searching(places: &[String], words: &[&str]) -> Vec<String> {
+    let there = places.iter().flat_map(|place| ["--disks", place]);
+    let all = there.chain(words.iter().copied());
+    all.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_disk_that_joins_as_a_partition_is_seen_as_taken_by_others() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some([one, other, third]) = ["one", "other", "third"]
+        .map(|name| Loop::new(&place, name, true))
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .and_then(|loops| <[Loop; 3]>::try_from(loops).ok())
+    else {
+        return;
+    };
+    let all = [&one, &other, &third].map(Loop::partition);
+    let with = |words: &[&str]| searching(&all, words);
+    let create = ["group", "create", "data", "--partition"];
+    let disks = ["--disk", &one.device, "--disk", &other.device];
+    place.tell(with(&[&create[..], &disks].concat()));
+    for disk in [&one, &other] {
+        assert_eq!(blkid(&disk.device, "PTTYPE"), "gpt");
+        assert_eq!(blkid(&disk.partition(), "PART_ENTRY_TYPE"), TYPE);
+    }
+    let add = |device| ["disk", "add", "data", "--partition", "--disk", device];
+    let point = place.text("mount");
+    place.tell(with(&["mount", "data", &point]));
+    let bytes = place::bytes(1, 4 << 20);
+    std::fs::write(place.path("mount/file"), &bytes).unwrap();
+    place.tell(with(&add(&third.device)));
+    let shown = place.ask(with(&["group", "show", "data"]));
+    let mut paths: Vec<&str> = (shown["disks"].as_array().unwrap().iter())
+        .map(|disk| disk["path"].as_str().unwrap())
+        .collect();
+    paths.sort_unstable();
+    let mut wanted = all.clone();
+    wanted.sort_unstable();
+    assert_eq!(paths, wanted);
+    // 64 MiB less a MiB before it, the table's copy and the label behind it.
+    assert_eq!(shown["disks"][0]["total_bytes"], 62 << 20);
+    place.tell(with(&["umount", &point]));
+    place.tell(with(&["mount", "data", &point]));
+    assert!(std::fs::read(place.path("mount/file")).unwrap() == bytes);
+    // Each is taken.
+    let again = place.run(with(&add(&one.device)));
+    assert_eq!(again.code, 2, "{again:?}");
+    place.tell(with(&["umount", &point]));
+    let refused = |device: &str, wanted: &str| {
+        let new = ["group", "create", "new", "--redundancy", "external"];
+        let words = [&new[..], &["--partition", "--disk", device]].concat();
+        place.refuse(with(&words), 2, &[device, wanted]);
+    };
+    refused(&one.device, "partition table");
+    refused(&all[0], "is disk data_0000");
+    assert_eq!(
+        place.ask(with(&["check", "data"]))["contradictions"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
+    let place = Place::new();
+    let words = |device: &str| {
+        let words = ["group", "create", "data", "--redundancy", "external"];
+        let words = words.into_iter().chain(["--partition", "--disk", device]);
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let file = place.disk("file");
+    std::fs::File::create(&file)
+        .unwrap()
+        .set_len(SIZE_BYTES)
+        .unwrap();
+    place.refuse(words(&file), 2, &[&file, "no block device"]);
+    let (Some(plain), Some(held), Some(blank)) = (
+        Loop::new(&place, "plain", false),
+        Loop::new(&place, "held", true),
+        Loop::new(&place, "blank", true),
+    ) else {
+        return;
+    };
+    place.refuse(
+        words(&plain.device),
+        2,
+        &[&plain.device, "takes no partitions"],
+    );
+    let mut bytes = place::bytes(2, 1 << 20);
+    bytes[..4].copy_from_slice(b"XFSB");
+    std::fs::write(&held.device, &bytes).unwrap();
+    place.refuse(words(&held.device), 2, &[&held.device, "--force"]);
+    // Nor is a disk before it written.
+    let mut both = words(&blank.device);
+    both.extend(["--disk".to_owned(), held.device.clone()]);
+    place.refuse(both, 2, &[&held.device, "--force"]);
+    assert_eq!(blkid(&blank.device, "PTTYPE"), "");
+    let found = std::fs::read(place.path("held")).unwrap();
+    assert!(found[..bytes.len()] == bytes);
+}
