@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use spindle_control::FileDisk;
 
-const POWER_MOST: u16 = 1024;
 const SECONDS_LEAST: f64 = 0.01;
 const SECONDS_MOST: f64 = 86_400.0;
 
@@ -13,11 +12,9 @@ fn parsed<T: FromStr>(text: &str, wanted: &str) -> Result<T, String> {
     text.parse().map_err(|_| wanted.to_owned())
 }
 
-/// A power of background work.
+/// A power of background work; the group says whether there is such a one.
 pub(super) fn parse_power(text: &str) -> Result<u16, String> {
-    let wanted = format!("write a number from 0 to {POWER_MOST}");
-    let power: u16 = parsed(text, &wanted)?;
-    (power <= POWER_MOST).then_some(power).ok_or(wanted)
+    parsed(text, "write a number from 0 to 1024")
 }
 
 /// Seconds between two refreshes.
