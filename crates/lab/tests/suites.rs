@@ -74,10 +74,11 @@ users = 2
     for (path, run) in &all {
         let measured = &run["outcome"]["measured"];
         assert!(measured["rate"].as_f64().unwrap() > 0.0, "{run}");
+        // The last check of each is of the settings, after the load.
         let (operations, answers, checks) = match run["planned"]["workload"].as_u64() {
-            Some(0) => (22, 22, 6),
-            Some(1) => (24, 22, 1),
-            _ => (44, 44, 6),
+            Some(0) => (22, 22, 7),
+            Some(1) => (24, 22, 2),
+            _ => (44, 44, 7),
         };
         assert_eq!(measured["operations"], operations, "{path:?}");
         assert_eq!(measured["answers"].as_object().unwrap().len(), answers);
