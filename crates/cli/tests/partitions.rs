@@ -157,4 +157,12 @@ fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
     assert_eq!(blkid(&blank.device, "PTTYPE"), "");
     let found = std::fs::read(place.path("held")).unwrap();
     assert!(found[..bytes.len()] == bytes);
+    // No member is taken, by force neither.
+    let create = ["group", "create", "old", "--redundancy", "external"];
+    place.tell(create.into_iter().chain(["--disk", &blank.device]));
+    let before = std::fs::read(place.path("blank")).unwrap();
+    let mut forced = words(&blank.device);
+    forced.push("--force".to_owned());
+    place.refuse(forced, 2, &[&blank.device, "of the group old"]);
+    assert!(std::fs::read(place.path("blank")).unwrap() == before);
 }

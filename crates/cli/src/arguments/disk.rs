@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use super::Output;
 use spindle_control::FileDisk;
 
+use super::Output;
 use super::values::parse_size;
 
 /// Whether to tell only.

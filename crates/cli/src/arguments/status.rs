@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::Output;
-use super::values::parse_seconds;
+use super::values::parse_page_seconds;
 
 /// `spindle status`.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct StatusArguments {
         long,
         default_value_t = 2.0,
         value_name = "SECONDS",
-        value_parser = parse_seconds,
+        value_parser = parse_page_seconds,
         requires = "watch"
     )]
     pub interval: f64,

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use spindle_control::FileDisk;
 
 const SECONDS_LEAST: f64 = 0.01;
+/// Of a page that reads the log of events.
+const PAGE_SECONDS_LEAST: f64 = 0.1;
 const SECONDS_MOST: f64 = 86_400.0;
 
 fn parsed<T: FromStr>(text: &str, wanted: &str) -> Result<T, String> {
@@ -19,9 +21,18 @@ pub(super) fn parse_power(text: &str) -> Result<u16, String> {
 
 /// Seconds between two refreshes.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
-    let wanted = format!("write seconds from {SECONDS_LEAST} to {SECONDS_MOST}, which is a day");
+    seconds_from(SECONDS_LEAST, text)
+}
+
+/// Seconds between two refreshes of `spindle status`.
+pub(super) fn parse_page_seconds(text: &str) -> Result<f64, String> {
+    seconds_from(PAGE_SECONDS_LEAST, text)
+}
+
+fn seconds_from(least: f64, text: &str) -> Result<f64, String> {
+    let wanted = format!("write seconds from {least} to {SECONDS_MOST}, which is a day");
     let seconds: f64 = parsed(text, &wanted)?;
-    let is_one = (SECONDS_LEAST..=SECONDS_MOST).contains(&seconds);
+    let is_one = (least..=SECONDS_MOST).contains(&seconds);
     is_one.then_some(seconds).ok_or(wanted)
 }
 

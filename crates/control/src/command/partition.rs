@@ -45,7 +45,7 @@ pub fn check_partition(settings: &Settings, path: &Path, overwrite: bool) -> Con
 /// partition's device. What stood there before is lost, as it is on a disk that joins a group.
 ///
 /// # Errors
-/// Where it is no whole block device, takes no partitions, is in use, or holds something and
+/// Where it is no whole block device, takes no partitions, is in use, is a member, or holds something and
 /// `overwrite` does not say that this may be lost; nothing has been written then. Where it cannot be
 /// written, or the partition does not appear.
 pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<PathBuf> {
@@ -93,9 +93,19 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
 /// What stands there, which may be lost, and the kernel's directory of the device.
 fn look(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<(Probe, PathBuf)> {
     let probe = Probe::look(path, &settings.servers);
+    if let Some(label) = probe.member() {
+        // Also by force: it may be one of the very group that the disk is to join, which is found out
+        // when its ends are zeros.
+        return Err(ControlError::invalid(format!(
+            "{} is disk {} of the group {}: destroy that group first; with --partition not even \
+             --force takes a member",
+            path.display(),
+            label.disk_name,
+            label.group_name
+        )));
+    }
     refuse_what_stands_there(&probe, overwrite)?;
     let known = sysfs_of(path)?;
-    probe.refuse_held()?;
     Ok((probe, known))
 }
 
