@@ -1,7 +1,8 @@
 //! The commands of the pages are run as they are written: what a reader types works.
 //!
 //! `/srv` becomes a directory of the test, and the search path finds the binary that was built;
-//! nothing else is changed.
+//! nothing else is changed. The pages reserve dozens of GiB for disks and write little to them:
+//! `/srv/disks` is a file system in a sparse file, where what is reserved takes no room.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be tried has failed")]
 
@@ -60,6 +61,27 @@ fn shell(scene: &Scene, script: &str) -> spindle_testbed::process::Outcome {
     .unwrap()
 }
 
+/// The file system at `/srv/disks`, for as long as a page runs.
+struct Disks<'a> {
+    scene: &'a Scene,
+}
+
+impl<'a> Disks<'a> {
+    fn mount(scene: &'a Scene) -> Self {
+        let make = "truncate --size 128G image && mkfs.ext4 -q image && mkdir disks && \
+                    mount -o loop,discard image disks && rmdir disks/lost+found";
+        let outcome = shell(scene, make);
+        assert!(outcome.status.success(), "{}", outcome.stderr);
+        Self { scene }
+    }
+}
+
+impl Drop for Disks<'_> {
+    fn drop(&mut self) {
+        shell(self.scene, "umount --lazy disks");
+    }
+}
+
 /// Ends what a failed page left behind.
 fn clean_up(scene: &Scene) {
     if is_mounted(&scene.join("data")).unwrap() {
@@ -83,6 +105,10 @@ fn can_run() -> bool {
         println!("skipped: PostgreSQL is not installed");
         return false;
     }
+    if !run(Command::new("losetup").arg("--find")).is_ok_and(|found| found.status.success()) {
+        println!("skipped: there is no loop device for the disks' file system");
+        return false;
+    }
     // The page names the version that Debian 12 has.
     if !Path::new("/usr/lib/postgresql/15").exists() {
         println!("skipped: version 15 of the server is not installed");
@@ -97,6 +123,7 @@ fn the_operations_page_runs_as_written() {
         return;
     }
     let scene = Scene::make(&std::env::temp_dir(), "spindle-operations").unwrap();
+    let _disks = Disks::mount(&scene);
     let outcome = shell(
         &scene,
         &format!("set -ex\n{}", commands("docs/operations.md")),
@@ -118,6 +145,7 @@ fn the_readme_runs_as_written() {
         return;
     }
     let scene = Scene::make(&std::env::temp_dir(), "spindle-readme").unwrap();
+    let _disks = Disks::mount(&scene);
     let script = format!("set -ex\n{}\ntouch /srv/data/a-file", commands("README.md"));
     let outcome = shell(&scene, &script);
     clean_up(&scene);
