@@ -4,6 +4,8 @@
 mod place;
 
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use place::{Place, outcome, refused, signal};
 use spindle_format::{INTENT_PLACE, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
@@ -125,6 +127,35 @@ fn a_group_that_another_host_is_about_to_open_is_not_destroyed() {
     // It has ended before it wrote its record.
     open_on_another_host(&place, now_s() - 60, INTENT_PLACE);
     place.tell(destroy);
+}
+
+/// The other host's clock is minutes behind: only that its mark is renewed tells that it lives.
+#[test]
+fn a_group_is_not_destroyed_under_a_host_whose_clock_is_behind() {
+    let place = Place::new();
+    place.create_group();
+    let behind_s = now_s() - 600;
+    open_on_another_host(&place, behind_s, OPENER_PLACE);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for beat in 1.. {
+                std::thread::sleep(Duration::from_secs(2));
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                open_on_another_host(&place, behind_s + 2 * beat, OPENER_PLACE);
+            }
+        });
+        place.refuse(
+            ["group", "destroy", "data", "--yes"],
+            2,
+            &["elsewhere", "4711", "renewed"],
+        );
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // Nothing renews it any more.
+    place.tell(["group", "destroy", "data", "--yes"]);
 }
 
 #[test]

@@ -275,7 +275,7 @@ pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<Des
     refuse_if_open(settings, name.as_str())?;
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name.as_str())?;
-    label::refuse_if_open_elsewhere(&found)?;
+    label::refuse_if_open_elsewhere(settings, &found)?;
     let engine = Engine::new(settings);
     let mut slots = Vec::new();
     for probe in &found.disks {
