@@ -1,5 +1,7 @@
 //! The one place where the kernel's error numbers become kinds of our own.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use crate::request::DeviceErrorKind;
@@ -19,14 +21,31 @@ pub(crate) fn kind_of(errno: i32) -> DeviceErrorKind {
     }
 }
 
-/// Whether the kernel only asks for another try.
+/// After so many answers that only ask for another try a request has failed.
+pub(crate) const TRIES_MAX: u8 = 100;
+
+/// Whether the kernel only asks for another try: a signal came, or there was no memory for the
+/// request (`BLK_STS_RESOURCE` of the block layer, a file system below). The disk was not asked then,
+/// and is not to blame.
 pub(crate) fn is_transient(errno: i32) -> bool {
-    matches!(Errno::from_raw_os_error(errno), Errno::AGAIN | Errno::INTR)
+    let errno = Errno::from_raw_os_error(errno);
+    matches!(errno, Errno::AGAIN | Errno::INTR) || is_short_of_memory(errno)
+}
+
+/// Waits before another try where that had better not come at once.
+pub(crate) fn pause_for_memory(errno: i32) {
+    if is_short_of_memory(Errno::from_raw_os_error(errno)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_short_of_memory(errno: Errno) -> bool {
+    matches!(errno, Errno::NOMEM | Errno::NOBUFS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DeviceErrorKind, kind_of};
+    use super::{DeviceErrorKind, is_transient, kind_of};
 
     #[test]
     fn the_numbers_the_kernel_gives_for_disks_get_the_kinds_that_the_layers_above_act_on() {
@@ -42,6 +61,16 @@ mod tests {
             (52, DeviceErrorKind::Fenced),
         ] {
             assert_eq!(kind_of(errno), kind, "errno {errno}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_memory_for_a_request_blames_no_disk() {
+        for errno in [11, 4, 12, 105] {
+            assert!(is_transient(errno), "errno {errno}");
+        }
+        for errno in [5, 28, 110] {
+            assert!(!is_transient(errno), "errno {errno}");
         }
     }
 }

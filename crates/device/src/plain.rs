@@ -24,7 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::bounce::Bounce;
 use crate::buffer::Memory;
 use crate::counters::{DiskCounters, Outcome};
-use crate::errno::{is_transient, kind_of};
+use crate::errno::{TRIES_MAX, is_transient, kind_of, pause_for_memory};
 use crate::open::{OpenDisk, OpenError};
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
@@ -580,12 +580,16 @@ fn errno_of(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Repeats a call that a signal cut off.
+/// Repeats a call that a signal cut off, or that found no memory for a moment.
 fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Failure> {
+    let mut tries = 0;
     loop {
         match call() {
             Ok(value) => return Ok(value),
-            Err(errno) if is_transient(errno.raw_os_error()) => {}
+            Err(errno) if is_transient(errno.raw_os_error()) && tries < TRIES_MAX => {
+                tries += 1;
+                pause_for_memory(errno.raw_os_error());
+            }
             Err(errno) => {
                 let number = errno.raw_os_error();
                 return Err((kind_of(number), Some(number)));

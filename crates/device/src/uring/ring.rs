@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::bounce::Bounce;
 use crate::buffer::Memory;
 use crate::counters::Outcome;
-use crate::errno::{is_transient, kind_of};
+use crate::errno::{TRIES_MAX, is_transient, kind_of, pause_for_memory};
 use crate::guard::AbortOnUnwind;
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
@@ -27,9 +27,6 @@ const RING_ENTRIES: u32 = 128;
 
 /// The most bytes of one piece: below the kernel's limit of 2 GiB, and whole blocks.
 const PIECE_BYTES_MAX: usize = 1 << 30;
-
-/// How often a piece that the kernel answers with "again" is tried before that is a failure.
-const TRIES_MAX: u8 = 100;
 
 /// How often a long wait is looked at: whether its time is up, or another thread has given the
 /// disk up meanwhile.
@@ -555,6 +552,7 @@ impl Piece {
             let errno = -result;
             if is_transient(errno) && self.tries < TRIES_MAX {
                 self.tries += 1;
+                pause_for_memory(errno);
                 return self.again(expired);
             }
             return Verdict::Failed(kind_of(errno), Some(errno));
