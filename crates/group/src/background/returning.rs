@@ -84,7 +84,8 @@ impl Group {
         (self.returns.lock().of_disk.entry(disk).or_default())
             .times_s
             .push(now_s);
-        match self.return_disks(&[slot]) {
+        let is_by_hand = || self.is_by_hand(disk);
+        match self.return_unless(&[slot], &is_by_hand) {
             Ok(back) => {
                 if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
                     flaps.told.clear();
@@ -120,7 +121,7 @@ impl Group {
 
     /// Whether no person took the disk offline, and it has not come back too often.
     fn may_try(&self, disk: DiskNumber) -> bool {
-        if self.away(disk).is_some_and(|away| away.by_hand) {
+        if self.is_by_hand(disk) {
             return false;
         }
         let now_s = self.now_s.load(Ordering::Relaxed);
@@ -143,6 +144,11 @@ impl Group {
             );
         }
         may
+    }
+
+    /// Whether a person took the disk offline.
+    fn is_by_hand(&self, disk: DiskNumber) -> bool {
+        self.away(disk).is_some_and(|away| away.by_hand)
     }
 
     /// Every disk that is open, online or not, and where.
@@ -186,8 +192,21 @@ impl Group {
     /// [`GroupErrorKind::Invalid`] for a disk that is not ours, was dropped or replaced, was set
     /// back, or went on without the others; [`GroupErrorKind::Io`] where the group had to stop.
     pub fn return_disks(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
+        self.return_unless(slots, &|| false)
+    }
+
+    /// As [`Self::return_disks`], and none where `stays` says so once nobody else takes disks offline or
+    /// back.
+    fn return_unless(
+        &self,
+        slots: &[DiskSlot],
+        stays: &dyn Fn() -> bool,
+    ) -> Result<Vec<DiskNumber>, GroupError> {
         self.check_fence()?;
         let _one = self.returning.lock(Unshown);
+        if stays() {
+            return Ok(Vec::new());
+        }
         let held = self.held_epochs();
         let returning = self.membership.judge_return(slots, &held)?;
         self.notice_offline();

@@ -19,6 +19,8 @@ impl Group {
     /// [`GroupErrorKind::NotFound`]. Nothing has changed then.
     pub fn offline_disks(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
         let one = self.disk_changes.lock(Unshown);
+        // Nobody takes them back between the state and the note that a person took them offline.
+        let _no_return = self.returning.lock(&one);
         self.judge_offline(disks)?;
         // What is flushed now the disks do not lose: two rounds, because what is written lately is
         // kept in two generations.
@@ -46,7 +48,8 @@ impl Group {
         }
         self.notice_offline();
         self.note_by_hand(disks);
-        Ok(())
+        // The next process takes back by itself what no person took offline.
+        self.commit_everything()
     }
 
     /// Refuses disks that cannot be taken offline because of what they are.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::{FileId, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
 
 use crate::Group;
@@ -84,4 +84,22 @@ fn what_was_lost_behind_a_cut_of_the_only_copy_stays_lost_after_a_power_cut_and_
         assert!(read(&group, &file, at as u64, BLOCK) == new);
         assert_sound(&group);
     }
+}
+
+#[test]
+fn a_disk_that_a_person_took_offline_stays_so_after_a_power_cut_and_beside_who_was_about_to_take_it_back()
+ {
+    let scene = Scene::mirrored(3);
+    let group = scene.open();
+    let (disk, slot) = (DiskNumber(1), DiskSlot(1));
+    group.offline_disks(&[disk]).unwrap();
+    // Somebody had looked whether it may come back before it went.
+    let is_by_hand = || group.is_by_hand(disk);
+    assert_eq!(group.return_unless(&[slot], &is_by_hand).unwrap(), []);
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    assert!(group.is_by_hand(disk));
+    assert_eq!(group.return_by_itself(disk, slot).unwrap(), None);
+    assert_eq!(group.return_disks(&[slot]).unwrap(), [disk]);
 }
