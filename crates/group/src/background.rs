@@ -125,13 +125,33 @@ pub struct WorkersWanted {
     pub idle_ms: u32,
 }
 
+/// Who wants a rebalance.
+#[derive(Debug, Default)]
+struct Wishes {
+    /// Counts them, so that a pass which found nothing looks again.
+    count: u64,
+    /// Changes of the disks that have put their wish and are not in the group state yet: what a run
+    /// does meanwhile fulfils none of them.
+    changes_count: u32,
+}
+
+/// A change of the disks from before its wish until it is asked for again.
+#[derive(Debug)]
+pub struct ChangeUnderWay<'a>(&'a Background);
+
+impl Drop for ChangeUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.wishes.lock().changes_count -= 1;
+    }
+}
+
 /// The background work of an open group.
 #[derive(Debug)]
 pub struct Background {
     /// A rebalance is wanted.
     is_wanted: AtomicBool,
-    /// Counts wishes, so that a pass which found nothing looks again.
-    wishes_count: AtomicU64,
+    /// Held while the row of the wish is put or taken away in the catalog's memory.
+    wishes: LeafMutex<Wishes>,
     power: AtomicU16,
     run_power: AtomicU16,
     resync: ResyncPass,
@@ -168,7 +188,7 @@ impl Background {
         let power = number(catalog.get(Table::Attribute, POWER_KEY)?).filter(valid);
         Ok(Self {
             is_wanted: AtomicBool::new(is_wanted),
-            wishes_count: AtomicU64::new(0),
+            wishes: LeafMutex::default(),
             power: AtomicU16::new(power.unwrap_or(Power::DEFAULT.number())),
             run_power: AtomicU16::new(run_power),
             resync: ResyncPass::default(),
@@ -239,8 +259,14 @@ impl Background {
 
     /// What a pass that has nothing to do compares: it looks again when this has changed.
     fn looked_at(&self, group: &Group) -> (u64, u64) {
-        let wishes = self.wishes_count.load(Ordering::Acquire);
-        (group.membership.epoch(), wishes)
+        let wishes_count = self.wishes.lock().count;
+        (group.membership.epoch(), wishes_count)
+    }
+
+    /// Until this is dropped no wish for a rebalance is taken for fulfilled.
+    pub(crate) fn begin_change(&self) -> ChangeUnderWay<'_> {
+        self.wishes.lock().changes_count += 1;
+        ChangeUnderWay(self)
     }
 
     /// Runs that are taken though no map names them: copies on their way.
@@ -343,11 +369,21 @@ impl Group {
             NONE => Vec::new(),
             power => power.to_string().into_bytes(),
         };
-        // Wanted at once: where it cannot be committed now, the next commit takes it along. Counted first,
-        // for who takes an older wish for fulfilled.
-        self.background.wishes_count.fetch_add(1, Ordering::AcqRel);
-        self.background.is_wanted.store(true, Ordering::Release);
-        self.put_attribute(WISH_KEY, Some(wish))
+        self.commit_wish(Edit::default(), wish)
+    }
+
+    /// Makes the edit durable, and with it the wish for a rebalance at that power.
+    pub(crate) fn commit_wish(&self, mut edit: Edit, power: Vec<u8>) -> Result<(), GroupError> {
+        edit.put(Table::Attribute, WISH_KEY.to_vec(), power);
+        let sequence = {
+            let _change = self.change();
+            let mut wishes = self.background.wishes.lock();
+            wishes.count += 1;
+            // Wanted at once: where it cannot be committed now, the next commit takes it along.
+            self.background.is_wanted.store(true, Ordering::Release);
+            self.catalog.apply(edit)
+        };
+        self.commit_through(sequence)
     }
 
     /// As [`Group::rebalance`], with a power of its own until it ends.
@@ -383,17 +419,22 @@ impl Group {
                 .any(|member| member.state.status == DiskStatus::Dropping)
     }
 
-    /// So many wishes are fulfilled, and the run's power goes with them; a later one stays.
-    fn rebalance_ended(&self, wishes_count: u64) -> Result<(), GroupError> {
-        let wishes = &self.background.wishes_count;
-        self.background.is_wanted.store(false, Ordering::Release);
-        self.put_attribute(WISH_KEY, None)?;
-        if wishes.load(Ordering::Acquire) != wishes_count {
-            // Somebody wants one since it was looked; his wish has perhaps just gone.
-            return self.rebalance();
-        }
-        self.background.run_power.store(NONE, Ordering::Release);
-        Ok(())
+    /// So many wishes are fulfilled, and the run's power goes with them. A later one stays, and with it
+    /// its row: a crash would leave nothing of it else.
+    fn rebalance_ended(&self, fulfilled_count: u64) -> Result<(), GroupError> {
+        let sequence = {
+            let _change = self.change();
+            let wishes = self.background.wishes.lock();
+            if wishes.count != fulfilled_count || wishes.changes_count > 0 {
+                return Ok(());
+            }
+            self.background.is_wanted.store(false, Ordering::Release);
+            self.background.run_power.store(NONE, Ordering::Release);
+            let mut edit = Edit::default();
+            edit.delete(Table::Attribute, WISH_KEY.to_vec());
+            self.catalog.apply(edit)
+        };
+        self.commit_through(sequence)
     }
 
     fn put_attribute(&self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), GroupError> {

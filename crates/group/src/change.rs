@@ -31,7 +31,6 @@ use spindle_format::DiskStatus;
 use spindle_sync::level::{Holds, Unshown};
 
 use crate::background::Group;
-use crate::background::WISH_KEY;
 use crate::core::disks::NewDiskState;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
@@ -89,6 +88,7 @@ impl Group {
         let labels = judged
             .grown()
             .try_for_each(|(disk, size_bytes)| self.membership.label_size(disk, size_bytes));
+        let _change = self.background.begin_change();
         let recorded = labels.and_then(|()| self.record_wish(&judged));
         if let Err(error) = recorded {
             self.membership.unlabel(&judged.joining);
@@ -265,8 +265,7 @@ impl Group {
         for (disk, size_aus) in &judged.sizes_aus {
             self.record_size(&mut edit, *disk, *size_aus)?;
         }
-        edit.put(Table::Attribute, WISH_KEY.to_vec(), Vec::new());
-        self.commit_edit(edit)
+        self.commit_wish(edit, Vec::new())
     }
 
     /// The state was refused: the records of disks that did not join go with the next commit.

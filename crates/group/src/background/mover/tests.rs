@@ -67,3 +67,38 @@ fn a_rebalance_tells_the_failed_flush_that_holds_its_moves_up() {
     assert_eq!(told(&group), Vec::<String>::new());
     assert_eq!(group.leaving_copies_count(), 0);
 }
+
+/// The power fails at each request of what ends an earlier run.
+#[test]
+fn a_wish_for_a_rebalance_that_was_answered_outlives_a_power_cut_as_the_run_before_it_ends() {
+    for requests in 1.. {
+        let scene = Scene::mirrored(32);
+        let group = scene.open();
+        let (_, of_the_run_before) = group.background.looked_at(&group);
+        group.rebalance().unwrap();
+        scene.disks.power_fails_after(requests);
+        let _ = group.rebalance_ended(of_the_run_before);
+        let has_ended = scene.disks.is_powered();
+        drop(group);
+        scene.crash();
+        let group = scene.open();
+        assert!(group.is_rebalance_wanted(), "power failed at {requests}");
+        if has_ended {
+            return;
+        }
+    }
+}
+
+#[test]
+fn no_run_fulfils_the_wish_of_a_change_that_is_not_in_the_group_state_yet() {
+    let scene = Scene::mirrored(33);
+    let group = scene.open();
+    let change = group.background.begin_change();
+    group.rebalance().unwrap();
+    let wishes_count = || group.background.looked_at(&group).1;
+    group.rebalance_ended(wishes_count()).unwrap();
+    assert!(group.is_rebalance_wanted());
+    drop(change);
+    group.rebalance_ended(wishes_count()).unwrap();
+    assert!(!group.is_rebalance_wanted());
+}
