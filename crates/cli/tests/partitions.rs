@@ -18,14 +18,21 @@ struct Loop {
 
 impl Loop {
     fn new(place: &Place, name: &str, with_partitions: bool) -> Option<Self> {
+        let options = ["--partscan"];
+        Self::of(
+            place,
+            name,
+            SIZE_BYTES,
+            &options[..usize::from(with_partitions)],
+        )
+    }
+
+    fn of(place: &Place, name: &str, size_bytes: u64, options: &[&str]) -> Option<Self> {
         let image = place.text(name);
         let file = std::fs::File::create(&image).unwrap();
-        file.set_len(SIZE_BYTES).unwrap();
+        file.set_len(size_bytes).unwrap();
         let mut command = Command::new("losetup");
-        command.args(["--find", "--show"]);
-        if with_partitions {
-            command.arg("--partscan");
-        }
+        command.args(["--find", "--show"]).args(options);
         let made = outcome(command.arg(&image));
         if made.code != 0 {
             println!("skipped: no loop device: {made:?}");
@@ -112,7 +119,7 @@ fn a_disk_that_joins_as_a_partition_is_seen_as_taken_by_others() {
         let words = [&new[..], &["--partition", "--disk", device]].concat();
         place.refuse(with(&words), 2, &[device, wanted]);
     };
-    refused(&one.device, "partition table");
+    refused(&one.device, "is disk data_0000");
     refused(&all[0], "is disk data_0000");
     assert_eq!(
         place.ask(with(&["check", "data"]))["contradictions"],
@@ -165,4 +172,39 @@ fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
     forced.push("--force".to_owned());
     place.refuse(forced, 2, &[&blank.device, "of the group old"]);
     assert!(std::fs::read(place.path("blank")).unwrap() == before);
+}
+
+/// A disk that another command made with --partition, which is closed: the table is all that
+/// the device itself shows.
+#[test]
+fn a_disk_in_a_partition_of_the_device_is_taken_by_no_force() {
+    let place = Place::new();
+    // With so much behind whole MiB the last AU reaches into what is zeroed at the end.
+    let size_bytes = SIZE_BYTES + (24 << 10);
+    let Some(held) = Loop::of(&place, "held", size_bytes, &["--partscan"]) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    let create = ["group", "create", "data", "--redundancy", "external"];
+    let disk = ["--partition", "--disk", &held.device];
+    place.tell(with(&[&create[..], &disk].concat()));
+    let before = std::fs::read(place.path("held")).unwrap();
+    let wanted = format!("{} is disk data_0000 of the group data", held.partition());
+    for command in [["disk", "add", "data"], ["group", "create", "new"]] {
+        for force in [&[][..], &["--force"]] {
+            let words = with(&[&command[..], &disk, force].concat());
+            place.refuse(words, 2, &[&held.device, &wanted]);
+        }
+    }
+    // A kernel that knows no partition of the device has no name for it.
+    let mut forget = Command::new("partx");
+    let forgotten = outcome(forget.args(["--delete", &held.device]));
+    assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    let words = [&create[..2], &["new", "--force"], &disk].concat();
+    place.refuse(
+        words,
+        2,
+        &[&held.device, "is disk data_0000 of the group data"],
+    );
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
 }

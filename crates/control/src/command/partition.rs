@@ -1,6 +1,8 @@
 //! A partition for a disk of a group: one that fills the device, in a GPT, with a type of our own. Tools
 //! and installers that know no label of ours see that the device is taken.
 
+mod within;
+
 use std::error::Error;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -15,7 +17,7 @@ use gpt::mbr::ProtectiveMBR;
 use gpt::partition_types::{OperatingSystem, Type};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
+use spindle_format::{Label, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
 use uuid::Uuid;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
@@ -53,7 +55,7 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
         let what = what.to_owned();
         move |error: std::io::Error| ControlError::io(&what, path.display(), &error)
     };
-    let (probe, known) = look(settings, path, overwrite)?;
+    look(settings, path, overwrite)?;
     let exclusive = (OFlags::EXCL | OFlags::CLOEXEC).bits();
     let mut device = File::options()
         .read(true)
@@ -64,7 +66,8 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
             Some(Errno::BUSY) => in_use(path),
             _ => ControlError::io("open", path.display(), &error),
         })?;
-    probe.refuse_held_and_free()?;
+    // Again, now that nobody else can take it: a group may have been made of it meanwhile.
+    let known = look(settings, path, overwrite)?;
     // Before anything is written: a loop device may say only here that it takes none.
     spindle_device::read_partitions_anew(&device).map_err(|error| match error {
         Errno::INVAL => takes_none(path),
@@ -90,23 +93,35 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
     device_of(&known, path)
 }
 
-/// What stands there, which may be lost, and the kernel's directory of the device.
-fn look(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<(Probe, PathBuf)> {
+/// The kernel's directory of the device, of which all that stands on it may be lost.
+fn look(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<PathBuf> {
     let probe = Probe::look(path, &settings.servers);
     if let Some(label) = probe.member() {
-        // Also by force: it may be one of the very group that the disk is to join, which is found out
-        // when its ends are zeros.
-        return Err(ControlError::invalid(format!(
-            "{} is disk {} of the group {}: destroy that group first; with --partition not even \
-             --force takes a member",
-            path.display(),
-            label.disk_name,
-            label.group_name
-        )));
+        return Err(is_member(path, "", label));
+    }
+    if probe.failure().is_some() {
+        refuse_what_stands_there(&probe, true)?;
+    }
+    let known = sysfs_of(path)?;
+    // Before the table is spoken of, which --force may take: not that of a group.
+    if let Some(member) = within::find_member(&settings.servers, path, &known)? {
+        let partition = format!(" cannot be taken: {}", member.partition);
+        return Err(is_member(path, &partition, &member.label));
     }
     refuse_what_stands_there(&probe, overwrite)?;
-    let known = sysfs_of(path)?;
-    Ok((probe, known))
+    Ok(known)
+}
+
+/// Also by force: it may be one of the very group that the disk is to join, which is found out when
+/// its ends are zeros.
+fn is_member(path: &Path, partition: &str, label: &Label) -> ControlError {
+    ControlError::invalid(format!(
+        "{}{partition} is disk {} of the group {}: destroy that group first; with --partition not \
+         even --force takes a member",
+        path.display(),
+        label.disk_name,
+        label.group_name
+    ))
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
@@ -227,16 +242,9 @@ fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
 }
 
 fn partition_of(known: &Path) -> Option<PathBuf> {
-    let read = |path: PathBuf| std::fs::read_to_string(path).ok();
-    let entries = std::fs::read_dir(known).ok()?;
-    let directory = entries.flatten().map(|entry| entry.path()).find(|entry| {
-        read(entry.join("partition")).is_some_and(|number| number.trim() == NUMBER.to_string())
+    let directory = within::directories(known).into_iter().find(|directory| {
+        let number = std::fs::read_to_string(directory.join("partition"));
+        number.is_ok_and(|number| number.trim() == NUMBER.to_string())
     })?;
-    let properties = read(directory.join("uevent"))?;
-    let name = (properties.lines()).find_map(|line| line.strip_prefix("DEVNAME="))?;
-    let number = read(directory.join("dev"))?;
-    let device = Path::new("/dev").join(name);
-    let rdev = std::fs::metadata(&device).ok()?.rdev();
-    let found = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    (found == number.trim()).then_some(device)
+    within::node_of(&directory)
 }
