@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use spindle_device::{DiskSlot, Disks};
-use spindle_format::{LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, ParsedLabel, end_label_place};
+use spindle_format::{
+    DiskEnds, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, ParsedLabel, SIGNATURE_END_BYTES,
+    SIGNATURE_START_BYTES, end_label_place, foreign_signatures,
+};
 
 use crate::api::error::ControlResult;
 use crate::machine::nfs::NfsServers;
@@ -69,6 +72,33 @@ pub(super) fn find_member(
         }
     }
     Ok(None)
+}
+
+/// What was found of a disk that fills these bytes of a device: a member's label, or the marks of other
+/// formats.
+///
+/// # Errors
+/// Where the device cannot be read.
+pub(super) fn found_at(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> ControlResult<Option<String>> {
+    let disks = disks_to_look_at();
+    let slot = servers.attach_to_look(&disks, path)?;
+    if let Some(label) = label_at(&disks, slot, start_bytes, length_bytes)? {
+        let (disk, group) = (label.disk_name, label.group_name);
+        return Ok(Some(format!("disk {disk} of the group {group}")));
+    }
+    let end = length_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
+    let foreign = foreign_signatures(DiskEnds {
+        size_bytes: length_bytes,
+        start: &read_at(&disks, slot, start_bytes, SIGNATURE_START_BYTES)?,
+        end: &read_at(&disks, slot, start_bytes + end, SIGNATURE_END_BYTES)?,
+    });
+    let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
+    Ok((!names.is_empty()).then(|| names.join(", ")))
 }
 
 /// The newest label of a disk that fills these bytes of a device, where it says that the disk is a
