@@ -3,6 +3,7 @@
 
 mod place;
 
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use place::{Place, can_mount, outcome};
@@ -18,14 +19,21 @@ struct Loop {
 
 impl Loop {
     fn new(place: &Place, name: &str, with_partitions: bool) -> Option<Self> {
+        let options = ["--partscan"];
+        Self::of(
+            place,
+            name,
+            SIZE_BYTES,
+            &options[..usize::from(with_partitions)],
+        )
+    }
+
+    fn of(place: &Place, name: &str, size_bytes: u64, options: &[&str]) -> Option<Self> {
         let image = place.text(name);
         let file = std::fs::File::create(&image).unwrap();
-        file.set_len(SIZE_BYTES).unwrap();
+        file.set_len(size_bytes).unwrap();
         let mut command = Command::new("losetup");
-        command.args(["--find", "--show"]);
-        if with_partitions {
-            command.arg("--partscan");
-        }
+        command.args(["--find", "--show"]).args(options);
         let made = outcome(command.arg(&image));
         if made.code != 0 {
             println!("skipped: no loop device: {made:?}");
@@ -112,7 +120,7 @@ fn a_disk_that_joins_as_a_partition_is_seen_as_taken_by_others() {
         let words = [&new[..], &["--partition", "--disk", device]].concat();
         place.refuse(with(&words), 2, &[device, wanted]);
     };
-    refused(&one.device, "partition table");
+    refused(&one.device, "is disk data_0000");
     refused(&all[0], "is disk data_0000");
     assert_eq!(
         place.ask(with(&["check", "data"]))["contradictions"],
@@ -165,4 +173,164 @@ fn what_takes_no_partition_and_what_holds_something_is_left_as_it_is() {
     forced.push("--force".to_owned());
     place.refuse(forced, 2, &[&blank.device, "of the group old"]);
     assert!(std::fs::read(place.path("blank")).unwrap() == before);
+}
+
+/// A disk that another command made with --partition, which is closed: the table is all that
+/// the device itself shows.
+#[test]
+fn a_disk_in_a_partition_of_the_device_is_taken_by_no_force() {
+    let place = Place::new();
+    // With so much behind whole MiB the last AU reaches into what is zeroed at the end.
+    let size_bytes = SIZE_BYTES + (24 << 10);
+    let Some(held) = Loop::of(&place, "held", size_bytes, &["--partscan"]) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    let create = ["group", "create", "data", "--redundancy", "external"];
+    let disk = ["--partition", "--disk", &held.device];
+    place.tell(with(&[&create[..], &disk].concat()));
+    let before = std::fs::read(place.path("held")).unwrap();
+    let wanted = format!("{} is disk data_0000 of the group data", held.partition());
+    for command in [["disk", "add", "data"], ["group", "create", "new"]] {
+        for force in [&[][..], &["--force"]] {
+            let words = with(&[&command[..], &disk, force].concat());
+            place.refuse(words, 2, &[&held.device, &wanted]);
+        }
+    }
+    // A kernel that knows no partition of the device has no name for it.
+    let mut forget = Command::new("partx");
+    let forgotten = outcome(forget.args(["--delete", &held.device]));
+    assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    let words = [&create[..2], &["new", "--force"], &disk].concat();
+    place.refuse(
+        words,
+        2,
+        &[&held.device, "is disk data_0000 of the group data"],
+    );
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+}
+
+#[test]
+fn a_command_that_is_refused_has_made_no_partition() {
+    let place = Place::new();
+    let (Some(held), Some(small)) = (
+        Loop::new(&place, "held", true),
+        Loop::of(&place, "small", 9 << 20, &["--partscan"]),
+    ) else {
+        return;
+    };
+    for one in [&held, &small] {
+        let mut bytes = place::bytes(2, 4 << 20);
+        bytes[..4].copy_from_slice(b"XFSB");
+        let device = std::fs::File::options().write(true).open(&one.device);
+        let device = device.unwrap();
+        device.write_all_at(&bytes, 0).unwrap();
+        device.sync_all().unwrap();
+    }
+    let contents = || ["held", "small"].map(|name| std::fs::read(place.path(name)).unwrap());
+    let before = contents();
+    place.create_group();
+    let disk = ["--partition", "--force", "--disk", &held.device];
+    let file = format!("{}:64M", place.disk("a"));
+    let external = ["--redundancy", "external"];
+    let owned = |words: &[&str]| words.iter().copied().map(str::to_owned).collect();
+    let create = |name: &str, more: &[&str]| -> Vec<String> {
+        owned(&[&["group", "create", name], more, &disk].concat())
+    };
+    let add =
+        |more: &[&str]| -> Vec<String> { owned(&[&["disk", "add", "data"], more, &disk].concat()) };
+    let refused = |words: Vec<String>, wanted: &str| {
+        let refused = place.run(&words);
+        assert_ne!(refused.code, 0, "{words:?}");
+        assert!(refused.stderr.contains(wanted), "{words:?}: {refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{words:?}: {refused:?}");
+        assert!(contents() == before, "{words:?} has written");
+    };
+    let too_small = "with AUs of 1M has at least";
+    let on_small = ["--disk", &small.device];
+    refused(create("new", &[]), "failure groups");
+    refused(create("data", &external), "a group data already");
+    let twice = [&external[..], &["--disk", &held.device]].concat();
+    refused(create("new", &twice), "twice");
+    refused(create("new", &on_small), too_small);
+    refused(create("new", &["--file-disk", &file]), &place.disk("a"));
+    refused(add(&["--drop", "nobody"]), "nobody");
+    refused(add(&["--name", "data_0001"]), "data_0001");
+    refused(add(&on_small), too_small);
+    refused(add(&["--disk", &held.device]), &held.device);
+    refused(add(&["--file-disk", &file]), &place.disk("a"));
+    // What a preview says is what the command would say.
+    refused(add(&[&on_small[..], &["--dry-run"]].concat()), too_small);
+    let file = place.text("zeros");
+    let zeros = std::fs::File::create(&file).unwrap();
+    zeros.set_len(SIZE_BYTES).unwrap();
+    let on_file = [
+        "disk",
+        "add",
+        "data",
+        "--partition",
+        "--dry-run",
+        "--disk",
+        &file,
+    ];
+    refused(owned(&on_file), "no block device");
+    place.tell(add(&["--dry-run"]));
+    assert!(contents() == before, "a preview has written");
+    // What a wiped table's first partition held.
+    let Some(behind) = Loop::new(&place, "behind", true) else {
+        return;
+    };
+    let device = std::fs::File::options().write(true).open(&behind.device);
+    let mark = place::bytes(3, 4 << 20);
+    let device = device.unwrap();
+    device.write_all_at(b"XFSB", 1 << 20).unwrap();
+    device.write_all_at(&mark, 2 << 20).unwrap();
+    device.sync_all().unwrap();
+    let before = std::fs::read(place.path("behind")).unwrap();
+    let words = [
+        "disk",
+        "add",
+        "data",
+        "--partition",
+        "--disk",
+        &behind.device,
+    ];
+    place.refuse(words, 2, &["XFS", "from byte 1048576 on"]);
+    assert!(std::fs::read(place.path("behind")).unwrap() == before);
+}
+
+#[test]
+fn a_disk_with_sectors_of_4096_bytes_joins_as_a_partition() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let options = ["--partscan", "--sector-size", "4096"];
+    let [Some(one), Some(other)] =
+        ["one", "other"].map(|name| Loop::of(&place, name, SIZE_BYTES, &options))
+    else {
+        return;
+    };
+    let all = [&one, &other].map(Loop::partition);
+    let with = |words: &[&str]| searching(&all, words);
+    let create = ["group", "create", "data", "--redundancy", "external"];
+    let disk = ["--partition", "--disk", &one.device];
+    place.tell(with(&[&create[..], &disk].concat()));
+    assert_eq!(blkid(&one.device, "PTTYPE"), "gpt");
+    assert_eq!(blkid(&one.partition(), "PART_ENTRY_TYPE"), TYPE);
+    let point = place.text("mount");
+    place.tell(with(&["mount", "data", &point]));
+    let bytes = place::bytes(1, 4 << 20);
+    std::fs::write(place.path("mount/file"), &bytes).unwrap();
+    let disk = ["--partition", "--disk", &other.device];
+    place.tell(with(&[&["disk", "add", "data"], &disk[..]].concat()));
+    place.tell(with(&["umount", &point]));
+    // The kernel finds it in the table again.
+    let mut read_anew = Command::new("partx");
+    assert_eq!(outcome(read_anew.args(["--update", &one.device])).code, 0);
+    place.tell(with(&["mount", "data", &point]));
+    assert!(std::fs::read(place.path("mount/file")).unwrap() == bytes);
+    place.tell(with(&["umount", &point]));
+    let checked = place.ask(with(&["check", "data"]));
+    assert_eq!(checked["contradictions"], serde_json::json!([]));
 }

@@ -63,12 +63,12 @@ pub use command::features::group_features;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use command::fuzzing;
 pub use command::group::{
-    DestroyedGroup, check_group, create_group, destroy_group, list_groups, list_templates,
-    rename_group, set_fault, show_group,
+    DestroyedGroup, check_group, check_new_group, create_group, destroy_group, list_groups,
+    list_templates, rename_group, set_fault, show_group,
 };
 pub use command::health::check_health;
 pub use command::iostat::{Iostat, rates};
-pub use command::partition::{check_partition, make_partition};
+pub use command::partition::{check_file_beside, check_partition, make_partition};
 pub use command::reach::{GroupFiles, serving};
 pub use command::rebalance::{list_operations, rebalance_group, set_default_power};
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};

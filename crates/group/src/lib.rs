@@ -46,8 +46,8 @@ pub use event::{Event, EventKind, EventRecord, Severity};
 pub use front::{Attended, DiskView, ExtentView, GroupFigures, GroupView};
 pub use quorum::{
     Apart, CLAIM_PAUSE_MS, Clock, DiskLook, GroupFound, LabelFound, MemberView, Membership, Moment,
-    NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Waited, Watch, groups, look,
-    newest_mark,
+    NewDisk, NewGroup, Opener, Overwritten, Pulse, SlotFound, Waited, Watch, disk_bytes_min,
+    groups, judge_new_group, look, newest_mark,
 };
 pub use region::{RegionSpace, ReplicatedRegion};
 pub use spindle_catalog::{

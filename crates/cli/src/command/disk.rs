@@ -1,9 +1,10 @@
 //! `spindle disk` and `spindle failgroup`.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use spindle_base::AuSize;
 use spindle_control::view::DiskChangesReport;
 use spindle_control::{
     ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, NewDiskRequest,
@@ -37,7 +38,13 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
-        DiskCommand::Add(add) => (&add.group, added(settings, add)?, add.preview, add.output),
+        DiskCommand::Add(add) => {
+            let mut request = added(add)?;
+            if add.partition {
+                partition_added(settings, add, &mut request)?;
+            }
+            (&add.group, of_disks(request), add.preview, add.output)
+        }
         DiskCommand::Drop {
             group,
             names,
@@ -106,22 +113,63 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
     answer(settings, &asked)
 }
 
-/// Makes a partition on each of these disks that fills it; each path becomes that of its device.
-pub(super) fn partition(
+/// Whether each of these disks that is there can become a partition; the others are to be made.
+pub(super) fn check_partitions<'a>(
     settings: &Settings,
-    mut disks: Vec<&mut PathBuf>,
+    disks: impl Iterator<Item = (&'a Path, Option<u64>)>,
     overwrite: bool,
+    au_size: AuSize,
 ) -> Result<()> {
-    for disk in &disks {
-        spindle_control::check_partition(settings, disk, overwrite)?;
-    }
-    for disk in &mut disks {
-        let made = spindle_control::make_partition(settings, disk, overwrite)?;
-        let (disk_shown, made_shown) = (disk.display(), made.display());
-        eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
-        **disk = made;
+    for (path, make_bytes) in disks {
+        match make_bytes {
+            None => spindle_control::check_partition(settings, path, overwrite, au_size)?,
+            Some(_) => spindle_control::check_file_beside(path)?,
+        }
     }
     Ok(())
+}
+
+/// Makes a partition on each of these disks that fills it; each path becomes that of its device.
+pub(super) fn make_partitions<'a>(
+    settings: &Settings,
+    disks: impl Iterator<Item = &'a mut PathBuf>,
+    overwrite: bool,
+    au_size: AuSize,
+) -> Result<()> {
+    for disk in disks {
+        let made = spindle_control::make_partition(settings, disk, overwrite, au_size)?;
+        let (disk_shown, made_shown) = (disk.display(), made.display());
+        eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
+        *disk = made;
+    }
+    Ok(())
+}
+
+/// Makes the partitions of `spindle disk add --partition`, when all that the command could be refused
+/// with was asked of the disks as they are: what a partition takes the place of is lost.
+fn partition_added(
+    settings: &Settings,
+    add: &AddArguments,
+    request: &mut DiskChangesRequest,
+) -> Result<()> {
+    let report = spindle_control::show_group(settings, &add.group)?;
+    let au_size = AuSize::from_bytes(report.au_size_bytes).map_err(ControlError::from)?;
+    let disks = request.add.iter();
+    let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
+    check_partitions(settings, disks, add.force, au_size)?;
+    if add.preview.dry_run {
+        return Ok(());
+    }
+    let rehearsed = of_disks(request.clone());
+    spindle_control::estimate(settings, &name_of(&add.group)?, &rehearsed)?;
+    let whole = request.add.iter_mut();
+    let whole = whole.filter(|disk| disk.make_bytes.is_none());
+    make_partitions(
+        settings,
+        whole.map(|disk| &mut disk.path),
+        add.force,
+        au_size,
+    )
 }
 
 /// What `spindle disk offline` asks for.
@@ -251,7 +299,7 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
 }
 
 /// What `spindle disk add` asks for.
-fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
+fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
     let mut disks: Vec<NewDiskRequest> = Vec::new();
     for path in &add.disk {
         disks.push(NewDiskRequest {
@@ -285,20 +333,13 @@ fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
         };
         only.name = Some(name.clone());
     }
-    if add.partition && !add.preview.dry_run {
-        // Nothing is written for a group that is not there.
-        spindle_control::show_group(settings, &add.group)?;
-        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
-        let paths = whole.map(|disk| &mut disk.path).collect();
-        partition(settings, paths, add.force)?;
-    }
-    Ok(of_disks(DiskChangesRequest {
+    Ok(DiskChangesRequest {
         add: disks,
         overwrite: add.force,
         drop: add.drop.clone(),
         force: add.force_drop,
         ..DiskChangesRequest::default()
-    }))
+    })
 }
 
 /// A disk that is there, or PATH:SIZE to be made.

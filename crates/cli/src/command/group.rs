@@ -94,20 +94,24 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
     for text in &create.failure_groups {
         disks.extend(WantedDisk::parse_failure_group(text)?);
     }
-    let name = name_of(&create.name)?;
-    if create.partition {
-        let whole = disks.iter_mut().filter(|disk| disk.make_bytes.is_none());
-        let paths = whole.map(|disk| &mut disk.path).collect();
-        disk::partition(settings, paths, create.force)?;
-    }
-    let wanted = WantedGroup {
-        name,
+    let mut wanted = WantedGroup {
+        name: name_of(&create.name)?,
         disks,
         redundancy: create.redundancy,
         au_size: create.au_size,
         profile: create.profile.name().to_owned(),
         force: create.force,
     };
+    if create.partition {
+        let disks = wanted.disks.iter();
+        let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
+        disk::check_partitions(settings, disks, create.force, wanted.au_size)?;
+        spindle_control::check_new_group(settings, &wanted)?;
+        let whole = wanted.disks.iter_mut();
+        let whole = whole.filter(|disk| disk.make_bytes.is_none());
+        let paths = whole.map(|disk| &mut disk.path);
+        disk::make_partitions(settings, paths, create.force, wanted.au_size)?;
+    }
     let report = spindle_control::create_group(settings, &wanted)?;
     if create.output.json {
         print_json(&report)?;

@@ -25,6 +25,18 @@ use crate::serving::served;
 /// Where a disk is not there, in use, too small, or holds something; where there are too few
 /// failure groups; where the name is taken. Nothing was written then.
 pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<GroupReport> {
+    create::make(settings, &checked(settings, wanted)?)
+}
+
+/// Whether a group could be made of these disks as they are; nothing is written on them.
+///
+/// # Errors
+/// As [`create_group`].
+pub fn check_new_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<()> {
+    create::rehearse(settings, &checked(settings, wanted)?)
+}
+
+fn checked(settings: &Settings, wanted: &WantedGroup) -> ControlResult<WantedGroup> {
     let wanted = create::check(settings, wanted)?;
     let name = wanted.name.as_str();
     if served::find(settings, name)?.is_some() {
@@ -33,7 +45,7 @@ pub fn create_group(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
             format!("a group {name} is open already: choose another name"),
         ));
     }
-    create::make(settings, &wanted)
+    Ok(wanted)
 }
 
 /// Every group that is open or was found on the search path.

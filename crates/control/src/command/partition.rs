@@ -1,6 +1,8 @@
 //! A partition for a disk of a group: one that fills the device, in a GPT, with a type of our own. Tools
 //! and installers that know no label of ours see that the device is taken.
 
+mod within;
+
 use std::error::Error;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -15,10 +17,13 @@ use gpt::mbr::ProtectiveMBR;
 use gpt::partition_types::{OperatingSystem, Type};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
+use spindle_base::{AuSize, size_text};
+use spindle_format::{Label, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
+use spindle_group::disk_bytes_min;
 use uuid::Uuid;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::machine::nfs::is_remote;
 use crate::machine::probe::Probe;
 use crate::machine::settings::Settings;
 use crate::opened::create::refuse_what_stands_there;
@@ -29,33 +34,97 @@ const TYPE: Uuid = Uuid::from_u128(0x9c49_4429_0806_4a04_b54d_bed9_fc04_0125);
 const START_BYTES: u64 = 1 << 20;
 /// Its length is a multiple of this.
 const BLOCK_BYTES: u64 = 4096;
+/// What the entries of a table take, of which there are 128.
+const ENTRIES_BYTES: u64 = 128 * 128;
 const NUMBER: u32 = 1;
 /// How long the partition's device is waited for, which udev may have to make.
 const DEVICE_MOST: Duration = Duration::from_secs(10);
+
+/// What is known of a device before it is written.
+struct Plan {
+    /// The kernel's directory of it.
+    known: PathBuf,
+    size_bytes: u64,
+    sector_bytes: u64,
+    /// Of the partition.
+    length_bytes: u64,
+}
 
 /// Whether [`make_partition`] would begin: asked of each disk before the first is written.
 ///
 /// # Errors
 /// Where it would write nothing, but for what is only seen when the device is opened.
-pub fn check_partition(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<()> {
-    look(settings, path, overwrite).map(|_| ())
+pub fn check_partition(
+    settings: &Settings,
+    path: &Path,
+    overwrite: bool,
+    au_size: AuSize,
+) -> ControlResult<()> {
+    look(settings, path, overwrite, au_size).map(|_| ())
+}
+
+/// Whether a file can be made as a disk by a command that makes partitions.
+///
+/// # Errors
+/// Where it lies on a server. The command is rehearsed before the first partition is written, and a
+/// file that is made there for that stays, as our client removes none.
+pub fn check_file_beside(path: &Path) -> ControlResult<()> {
+    if is_remote(path) {
+        return Err(ControlError::invalid(format!(
+            "{} cannot be made by a command with --partition: make it by one of its own",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Makes a partition table on a whole block device with one partition in it, and gives the path of the
-/// partition's device. What stood there before is lost, as it is on a disk that joins a group.
+/// partition's device. What stood there before is lost, as it is on a disk that joins a group, whose
+/// AUs have this size.
 ///
 /// # Errors
-/// Where it is no whole block device, takes no partitions, is in use, is a member, or holds something and
-/// `overwrite` does not say that this may be lost; nothing has been written then. Where it cannot be
-/// written, or the partition does not appear.
-pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<PathBuf> {
+/// Where it is no whole block device, takes no partitions, is in use or too small, is a member or has
+/// one in a partition, or holds something and `overwrite` does not say that this may be lost; nothing
+/// has been written then. Where it cannot be written, or the partition does not appear.
+pub fn make_partition(
+    settings: &Settings,
+    path: &Path,
+    overwrite: bool,
+    au_size: AuSize,
+) -> ControlResult<PathBuf> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| ControlError::io(&what, path.display(), &error)
     };
-    let (probe, known) = look(settings, path, overwrite)?;
+    look(settings, path, overwrite, au_size)?;
+    let mut device = open_alone(path)?;
+    // Again, now that nobody else can take it: a group may have been made of it meanwhile.
+    let plan = look(settings, path, overwrite, au_size)?;
+    // Before anything is written: a loop device may say only here that it takes none.
+    spindle_device::read_partitions_anew(&device).map_err(|error| match error {
+        Errno::INVAL => takes_none(path),
+        Errno::BUSY => in_use(path),
+        error => failed("have the kernel read the partitions of")(error.into()),
+    })?;
+    zero_ends(&mut device, plan.size_bytes).map_err(failed("write"))?;
+    write_table(&mut device, path, &plan)?;
+    device.sync_all().map_err(failed("write"))?;
+    let told = spindle_device::read_partitions_anew(&device);
+    told.map_err(std::io::Error::from)
+        .map_err(failed("have the kernel read the partitions of"))?;
+    match spindle_device::add_partition(&device, NUMBER, START_BYTES, plan.length_bytes) {
+        // The kernel has read it in the table.
+        Ok(()) | Err(Errno::BUSY) => {}
+        Err(error) => return Err(failed("tell the kernel of the partition of")(error.into())),
+    }
+    drop(device);
+    device_of(&plan.known, path)
+}
+
+/// The device, which nobody else uses.
+fn open_alone(path: &Path) -> ControlResult<File> {
     let exclusive = (OFlags::EXCL | OFlags::CLOEXEC).bits();
-    let mut device = File::options()
+    File::options()
         .read(true)
         .write(true)
         .custom_flags(i32::try_from(exclusive).unwrap_or(0))
@@ -63,50 +132,96 @@ pub fn make_partition(settings: &Settings, path: &Path, overwrite: bool) -> Cont
         .map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::BUSY) => in_use(path),
             _ => ControlError::io("open", path.display(), &error),
-        })?;
-    probe.refuse_held_and_free()?;
-    // Before anything is written: a loop device may say only here that it takes none.
-    spindle_device::read_partitions_anew(&device).map_err(|error| match error {
-        Errno::INVAL => takes_none(path),
-        Errno::BUSY => in_use(path),
-        error => failed("have the kernel read the partitions of")(error.into()),
-    })?;
-    let size_bytes = device.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
-    let sector_bytes = rustix::fs::ioctl_blksszget(&device)
-        .map_err(std::io::Error::from)
-        .map_err(failed("measure"))?;
-    zero_ends(&mut device, size_bytes).map_err(failed("write"))?;
-    let length_bytes = write_table(&mut device, path, size_bytes, u64::from(sector_bytes))?;
-    device.sync_all().map_err(failed("write"))?;
-    let told = spindle_device::read_partitions_anew(&device);
-    told.map_err(std::io::Error::from)
-        .map_err(failed("have the kernel read the partitions of"))?;
-    match spindle_device::add_partition(&device, NUMBER, START_BYTES, length_bytes) {
-        // The kernel has read it in the table.
-        Ok(()) | Err(Errno::BUSY) => {}
-        Err(error) => return Err(failed("tell the kernel of the partition of")(error.into())),
-    }
-    drop(device);
-    device_of(&known, path)
+        })
 }
 
-/// What stands there, which may be lost, and the kernel's directory of the device.
-fn look(settings: &Settings, path: &Path, overwrite: bool) -> ControlResult<(Probe, PathBuf)> {
+/// What is to be made of a device, of which all that stands on it may be lost.
+fn look(settings: &Settings, path: &Path, overwrite: bool, au_size: AuSize) -> ControlResult<Plan> {
     let probe = Probe::look(path, &settings.servers);
     if let Some(label) = probe.member() {
-        // Also by force: it may be one of the very group that the disk is to join, which is found out
-        // when its ends are zeros.
-        return Err(ControlError::invalid(format!(
-            "{} is disk {} of the group {}: destroy that group first; with --partition not even \
-             --force takes a member",
-            path.display(),
-            label.disk_name,
-            label.group_name
-        )));
+        return Err(is_member(path, "", label));
+    }
+    if probe.failure().is_some() {
+        refuse_what_stands_there(&probe, true)?;
+    }
+    let known = sysfs_of(path)?;
+    // Before the table is spoken of, which --force may take: not that of a group.
+    if let Some(member) = within::find_member(&settings.servers, path, &known)? {
+        let partition = format!(" cannot be taken: {}", member.partition);
+        return Err(is_member(path, &partition, &member.label));
     }
     refuse_what_stands_there(&probe, overwrite)?;
-    let known = sysfs_of(path)?;
-    Ok((probe, known))
+    let plan = plan_of(path, known, au_size)?;
+    if !overwrite {
+        refuse_what_begins_within(settings, path, plan.length_bytes)?;
+    }
+    Ok(plan)
+}
+
+fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> {
+    let failed = |error: std::io::Error| ControlError::io("measure", path.display(), &error);
+    let mut device = File::open(path).map_err(failed)?;
+    let size_bytes = device.seek(SeekFrom::End(0)).map_err(failed)?;
+    let sector_bytes = rustix::fs::ioctl_blksszget(&device)
+        .map_err(std::io::Error::from)
+        .map_err(failed)?;
+    let sector_bytes = u64::from(sector_bytes);
+    // The table's copy ends the device: its entries, and a header in the last sector.
+    let end = (size_bytes / sector_bytes * sector_bytes)
+        .saturating_sub(ENTRIES_BYTES.next_multiple_of(sector_bytes) + sector_bytes);
+    let length_bytes = end.saturating_sub(START_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+    let least_bytes = disk_bytes_min(au_size);
+    if length_bytes < least_bytes {
+        return Err(ControlError::new(
+            ControlErrorKind::NotEnough,
+            format!(
+                "{} has {}, of which a partition gets {}; a disk of a group with AUs of {au_size} has \
+                 at least {}",
+                path.display(),
+                size_text(size_bytes),
+                size_text(length_bytes),
+                size_text(least_bytes)
+            ),
+        ));
+    }
+    Ok(Plan {
+        known,
+        size_bytes,
+        sector_bytes,
+        length_bytes,
+    })
+}
+
+/// The group refuses it as well, when the partition is made: of a table that somebody has wiped, what
+/// its first partition held is still there.
+fn refuse_what_begins_within(
+    settings: &Settings,
+    path: &Path,
+    length_bytes: u64,
+) -> ControlResult<()> {
+    match within::found_at(&settings.servers, path, START_BYTES, length_bytes)? {
+        None => Ok(()),
+        Some(found) => Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!(
+                "{} holds {found} from byte {START_BYTES} on, where the partition would begin: give \
+                 --force to use it and lose that",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// Also by force: it may be one of the very group that the disk is to join, which is found out when
+/// its ends are zeros.
+fn is_member(path: &Path, partition: &str, label: &Label) -> ControlError {
+    ControlError::invalid(format!(
+        "{}{partition} is disk {} of the group {}: destroy that group first; with --partition not \
+         even --force takes a member",
+        path.display(),
+        label.disk_name,
+        label.group_name
+    ))
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
@@ -157,18 +272,13 @@ fn zero_ends(device: &mut File, size_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The length of the partition in bytes.
-fn write_table(
-    device: &mut File,
-    path: &Path,
-    size_bytes: u64,
-    sector_bytes: u64,
-) -> ControlResult<u64> {
+fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()> {
+    let sector_bytes = plan.sector_bytes;
     let sector = match sector_bytes {
         512 => LogicalBlockSize::Lb512,
         _ => LogicalBlockSize::Lb4096,
     };
-    let sectors = (size_bytes / sector_bytes).saturating_sub(1);
+    let sectors = (plan.size_bytes / sector_bytes).saturating_sub(1);
     let protective = ProtectiveMBR::with_lb_size(u32::try_from(sectors).unwrap_or(u32::MAX));
     protective
         .overwrite_lba0(device)
@@ -178,26 +288,19 @@ fn write_table(
         .logical_block_size(sector)
         .create_from_device(&mut *device, None)
         .map_err(|error| cannot_write(path, error))?;
-    let end = table.header().last_usable.saturating_add(1) * sector_bytes;
-    let length_bytes = end.saturating_sub(START_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
-    if length_bytes == 0 {
-        return Err(ControlError::invalid(format!(
-            "{} is too small for a partition",
-            path.display()
-        )));
-    }
     let kind = Type {
         guid: TYPE,
         os: OperatingSystem::Custom("spindle".to_owned()),
     };
-    let (first, count) = (START_BYTES / sector_bytes, length_bytes / sector_bytes);
+    let first = START_BYTES / sector_bytes;
+    let count = plan.length_bytes / sector_bytes;
     table
         .add_partition_at("spindle", NUMBER, first, count, kind, 0)
         .map_err(|error| cannot_write(path, error))?;
     table
         .write_inplace()
         .map_err(|error| cannot_write(path, error))?;
-    Ok(length_bytes)
+    Ok(())
 }
 
 fn cannot_write(path: &Path, error: impl Error + Send + Sync + 'static) -> ControlError {
@@ -227,16 +330,9 @@ fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
 }
 
 fn partition_of(known: &Path) -> Option<PathBuf> {
-    let read = |path: PathBuf| std::fs::read_to_string(path).ok();
-    let entries = std::fs::read_dir(known).ok()?;
-    let directory = entries.flatten().map(|entry| entry.path()).find(|entry| {
-        read(entry.join("partition")).is_some_and(|number| number.trim() == NUMBER.to_string())
+    let directory = within::directories(known).into_iter().find(|directory| {
+        let number = std::fs::read_to_string(directory.join("partition"));
+        number.is_ok_and(|number| number.trim() == NUMBER.to_string())
     })?;
-    let properties = read(directory.join("uevent"))?;
-    let name = (properties.lines()).find_map(|line| line.strip_prefix("DEVNAME="))?;
-    let number = read(directory.join("dev"))?;
-    let device = Path::new("/dev").join(name);
-    let rdev = std::fs::metadata(&device).ok()?.rdev();
-    let found = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    (found == number.trim()).then_some(device)
+    within::node_of(&directory)
 }

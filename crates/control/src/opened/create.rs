@@ -12,7 +12,7 @@ use spindle_base::{AuSize, DiskName, FailureGroupName, GroupName, Redundancy};
 use spindle_device::{AlignedBuffer, DiskSlot, FileDisk, Request, Work};
 use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
 use spindle_fs::{FileSystem, Owner};
-use spindle_group::{Group, NewDisk, NewGroup};
+use spindle_group::{Group, NewDisk, NewGroup, judge_new_group};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{DiskStatus, GroupReport, GroupState};
@@ -135,57 +135,38 @@ pub(crate) fn check(settings: &Settings, wanted: &WantedGroup) -> ControlResult<
     Ok(wanted)
 }
 
+/// Whether a group that was checked could be made of these disks. They are opened for it and let go;
+/// files are made and taken away again, and on what is there nothing is written.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn rehearse(settings: &Settings, wanted: &WantedGroup) -> ControlResult<()> {
+    // Dropped last: a file is taken away when nobody has it open.
+    let mut made = MadeFiles::default();
+    let engine = Engine::new(settings);
+    let (new_group, _) = open_disks(settings, wanted, &engine, &mut made)?;
+    let judged = judge_new_group(&*engine.disks(), &new_group);
+    for disk in &new_group.disks {
+        engine.release(disk.slot);
+    }
+    Ok(judged?)
+}
+
 /// Makes a group that was checked, and shows it.
 ///
 /// # Errors
 /// Where a disk is not there, in use, too small, or holds something. Nothing was written then.
 pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<GroupReport> {
-    // Looked at before any is opened or made, so that a refusal leaves nothing behind.
-    let mut probes = Vec::new();
-    for disk in &wanted.disks {
-        let probe = disk
-            .make_bytes
-            .is_none()
-            .then(|| Probe::look(&disk.path, &settings.servers));
-        if let Some(probe) = &probe {
-            refuse_what_stands_there(probe, wanted.force)?;
-            probe.refuse_held()?;
-        }
-        probes.push(probe);
-    }
     let mut made = MadeFiles::default();
     let engine = Engine::new(settings);
-    let mut new_disks = Vec::new();
-    for (index, disk) in wanted.disks.iter().enumerate() {
-        let slot = made.open(&engine, disk)?;
-        let name = disk_name(&wanted.name, index)?;
-        let own = || FailureGroupName::new(name.as_str()).map_err(ControlError::from);
-        new_disks.push(NewDisk {
-            slot,
-            failure_group: disk.failure_group.clone().map_or_else(own, Ok)?,
-            name,
-            uuid: new_uuid()?,
-        });
-    }
-    for probe in probes.iter().flatten() {
-        probe.refuse_held_and_free()?;
-    }
-    for (disk, probe) in new_disks.iter().zip(&probes) {
+    let (new_group, probes) = open_disks(settings, wanted, &engine, &mut made)?;
+    for (disk, probe) in new_group.disks.iter().zip(&probes) {
         if let Some(probe) = probe {
             wipe_marks(&engine, disk.slot, probe)?;
         }
     }
-    let slots: Vec<_> = new_disks.iter().map(|disk| disk.slot).collect();
+    let slots: Vec<_> = new_group.disks.iter().map(|disk| disk.slot).collect();
     let opener = opener(settings, false)?;
-    let new_group = NewGroup {
-        name: wanted.name.clone(),
-        uuid: new_uuid()?,
-        redundancy: wanted.redundancy,
-        au_size: wanted.au_size,
-        disks: new_disks,
-        profile: wanted.profile.clone(),
-        created_s: opener.now_s,
-    };
     Group::create(engine.disks(), &new_group)?;
     let group = Arc::new(Group::open(engine.disks(), &slots, &wanted.name, &opener)?);
     let owner = Owner {
@@ -201,6 +182,53 @@ pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<G
         wanted.disks.iter().map(|disk| disk.path.as_path()),
     )?;
     Ok(report)
+}
+
+/// The group to be made, with its disks open, and what stands on those that are there.
+fn open_disks(
+    settings: &Settings,
+    wanted: &WantedGroup,
+    engine: &Engine,
+    made: &mut MadeFiles,
+) -> ControlResult<(NewGroup, Vec<Option<Probe>>)> {
+    // Looked at before any is opened or made, so that a refusal leaves nothing behind.
+    let mut probes = Vec::new();
+    for disk in &wanted.disks {
+        let probe = disk
+            .make_bytes
+            .is_none()
+            .then(|| Probe::look(&disk.path, &settings.servers));
+        if let Some(probe) = &probe {
+            refuse_what_stands_there(probe, wanted.force)?;
+            probe.refuse_held()?;
+        }
+        probes.push(probe);
+    }
+    let mut disks = Vec::new();
+    for (index, disk) in wanted.disks.iter().enumerate() {
+        let slot = made.open(engine, disk)?;
+        let name = disk_name(&wanted.name, index)?;
+        let own = || FailureGroupName::new(name.as_str()).map_err(ControlError::from);
+        disks.push(NewDisk {
+            slot,
+            failure_group: disk.failure_group.clone().map_or_else(own, Ok)?,
+            name,
+            uuid: new_uuid()?,
+        });
+    }
+    for probe in probes.iter().flatten() {
+        probe.refuse_held_and_free()?;
+    }
+    let new_group = NewGroup {
+        name: wanted.name.clone(),
+        uuid: new_uuid()?,
+        redundancy: wanted.redundancy,
+        au_size: wanted.au_size,
+        disks,
+        profile: wanted.profile.clone(),
+        created_s: opener(settings, false)?.now_s,
+    };
+    Ok((new_group, probes))
 }
 
 /// A file disk to be made may be named once by its size and once by its failure group: that is

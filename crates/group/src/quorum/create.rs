@@ -74,9 +74,7 @@ impl Membership {
     /// [`GroupErrorKind::Invalid`] where two disks share a name or a slot,
     /// [`GroupErrorKind::Io`] where a disk cannot be written.
     pub fn create(disks: Arc<dyn Disks>, new: &NewGroup) -> Result<Self, GroupError> {
-        check_names(new)?;
-        check_failure_groups(new)?;
-        check_sizes(&*disks, new)?;
+        judge_new_group(&*disks, new)?;
         let state = first_state(&*disks, new);
         let mut members = BTreeMap::new();
         for (disk, entry) in new.disks.iter().zip(&state.disks) {
@@ -195,8 +193,20 @@ impl Membership {
 }
 
 /// The size of the smallest disk of a group with such AUs: the label's last copy lies behind them.
-pub(crate) const fn disk_bytes_min(au_size: AuSize) -> u64 {
+#[must_use]
+pub const fn disk_bytes_min(au_size: AuSize) -> u64 {
     DISK_AUS_MIN * au_size.bytes() + LABEL_BYTES as u64
+}
+
+/// Whether [`crate::Group::create`] would begin to write.
+///
+/// # Errors
+/// [`GroupErrorKind::NotEnough`] where disks or failure groups are too few or too small,
+/// [`GroupErrorKind::Invalid`] where two disks share a name or a slot.
+pub fn judge_new_group(disks: &dyn Disks, new: &NewGroup) -> Result<(), GroupError> {
+    check_names(new)?;
+    check_failure_groups(new)?;
+    check_sizes(disks, new)
 }
 
 fn check_names(new: &NewGroup) -> Result<(), GroupError> {
