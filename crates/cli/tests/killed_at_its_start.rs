@@ -143,6 +143,8 @@ fn a_daemon_that_is_killed_before_its_keeper_heard_of_its_mount_leaves_nothing_u
     assert_eq!(said.status.code(), Some(70), "{said:?}");
     let words = String::from_utf8_lossy(&said.stderr);
     assert!(words.contains("ended before it was ready"), "{words}");
+    // Whoever unmounts by the group's name would not find it.
+    assert!(!is_mounted(&place.mount_point()), "a dead mount is left");
     place.mount();
     let not_closed = place.ask(["events", "data", "--kind", "group_not_closed"]);
     assert_eq!(not_closed, serde_json::json!([]));

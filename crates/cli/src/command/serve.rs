@@ -33,7 +33,7 @@ pub fn mount(settings: &Settings, mount: &MountArguments) -> Result<u8> {
     if mount.serve.is_first() {
         spindle_control::refuse_unknown(settings, &group)?;
     }
-    if let Some(code) = keep(settings, &group, &mount.serve)? {
+    if let Some(code) = keep(settings, &group, Some(&request.directory), &mount.serve)? {
         return Ok(code);
     }
     if !mount.serve.serves() {
@@ -98,7 +98,7 @@ pub fn group_mount(
     if arguments.is_first() {
         spindle_control::refuse_unknown(settings, &group)?;
     }
-    if let Some(code) = keep(settings, &group, arguments)? {
+    if let Some(code) = keep(settings, &group, None, arguments)? {
         return Ok(code);
     }
     if !arguments.serves() {
@@ -134,12 +134,18 @@ pub fn group_mount(
 }
 
 /// Where this process is to be the keeper, its exit code when all is over.
-fn keep(settings: &Settings, group: &GroupName, serve: &ServeArguments) -> Result<Option<u8>> {
+fn keep(
+    settings: &Settings,
+    group: &GroupName,
+    mount_point: Option<&Path>,
+    serve: &ServeArguments,
+) -> Result<Option<u8>> {
     if serve.daemon || !serve.keeper {
         return Ok(None);
     }
     let arguments = own_arguments().collect();
-    let kept = spindle_control::keep(settings, group, arguments, !serve.foreground);
+    let mount_point = mount_point.map(Path::to_owned);
+    let kept = spindle_control::keep(settings, group, arguments, mount_point, !serve.foreground);
     match kept {
         Err(error) if !serve.foreground => {
             // Whoever started this process waits for a word.

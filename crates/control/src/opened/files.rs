@@ -197,14 +197,24 @@ impl OpenFiles {
         }
     }
 
-    /// `former` is what the name led to, if it did: that has a link less.
+    /// `former` is what the name led to, if it did: that has a link less, and the directory is another.
     fn entry_changed(&self, parent: FileId, name: &OsStr, former: Option<FileId>) {
-        if let Some(kernel) = &self.kernel {
-            kernel.entry_changed(parent, name);
-            if let Some(former) = former {
-                kernel.attributes_changed(former);
+        let Some(kernel) = &self.kernel else {
+            return;
+        };
+        // Counted, and not only told: an answer with the attributes from before may be on its way.
+        for id in former.into_iter().chain([parent]) {
+            match self.file_system.open_file(id) {
+                Ok(handle) => kernel.forget_attributes(&handle),
+                // The last name went, and the kernel has nothing of it: else it would be there.
+                Err(FsError::NotFound) => {}
+                Err(error) => {
+                    tracing::warn!(%id, %error, "the kernel is told without a count that a name changed");
+                    kernel.attributes_changed(id);
+                }
             }
         }
+        kernel.entry_changed(parent, name);
     }
 
     /// What the name leads to.

@@ -75,7 +75,8 @@ const SILENCE_VARIABLE: &str = "SPINDLE_WATCHDOG_S";
 
 /// Serves as the keeper until the mount has ended; the exit code.
 ///
-/// `arguments` are those of this process; with `--daemon` behind them they start the daemon.
+/// `arguments` are those of this process; with `--daemon` behind them they start the daemon, which
+/// mounts on `mount_point` where there is one.
 ///
 /// # Errors
 /// Where the machine gives no memory, socket or process.
@@ -83,6 +84,7 @@ pub fn keep(
     settings: &Settings,
     group: &GroupName,
     arguments: Vec<OsString>,
+    mount_point: Option<PathBuf>,
     detach: bool,
 ) -> ControlResult<u8> {
     if detach {
@@ -97,7 +99,7 @@ pub fn keep(
         .build()
         .map_err(|error| ControlError::io("start", "the keeper", &error))?;
     runtime.block_on(async {
-        let mut keeper = Keeper::new(settings, group, arguments)?;
+        let mut keeper = Keeper::new(settings, group, arguments, mount_point)?;
         keeper.run().await
     })
 }
@@ -142,6 +144,8 @@ struct Lingering {
 struct Keeper {
     group: String,
     arguments: Vec<OsString>,
+    /// Where the first daemon was asked to mount.
+    mount_point: Option<PathBuf>,
     directory: PathBuf,
     runtime_directory: PathBuf,
     program: Program,
@@ -210,6 +214,7 @@ impl Keeper {
         settings: &Settings,
         group: &GroupName,
         arguments: Vec<OsString>,
+        mount_point: Option<PathBuf>,
     ) -> ControlResult<Self> {
         let fail = |error| ControlError::io("make", "the keeper's memory", &error);
         let socket = command::socket_path(&settings.runtime_directory, group.as_str());
@@ -222,6 +227,7 @@ impl Keeper {
         Ok(Self {
             group: group.to_string(),
             arguments,
+            mount_point,
             directory,
             runtime_directory: settings.runtime_directory.clone(),
             program: Program::own()?,
@@ -336,6 +342,9 @@ impl Keeper {
         }
         if self.mount_is_gone() {
             self.forget_mount();
+        }
+        if self.is_unserved {
+            self.remove_unheard_mount();
         }
         let start = Start {
             generation: self.generation,
@@ -709,6 +718,18 @@ impl Keeper {
             && let Err(error) = crate::serving::mount::detach_given_up(&directory, &self.group)
         {
             tracing::error!(error = error.message(), "the mount stays behind");
+        }
+    }
+
+    /// Takes away what the first daemon mounted and was killed before it could say. The one that closes
+    /// the group leaves no trace by which whoever unmounts would know that the mount is this group's.
+    fn remove_unheard_mount(&self) {
+        // Once this keeper has left, another one may be mounting there.
+        let Some(directory) = self.mount_point.as_deref().filter(|_| !self.has_left) else {
+            return;
+        };
+        if let Err(error) = crate::serving::mount::remove_dead_at(directory, &self.group) {
+            tracing::error!(error = error.message(), "the dead mount stays behind");
         }
     }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use spindle_base::{ErrorClass, FileId};
 use spindle_fs::FileSystem;
-use spindle_fuse::{Mount, MountError, MountOptions, check_directory, mounted_at};
+use spindle_fuse::{KernelMount, Mount, MountError, MountOptions, check_directory, mounted_at};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult, ErrorContext};
 use crate::api::view::MountReport;
@@ -602,12 +602,30 @@ fn with_users(error: MountError, directory: &Path) -> ControlError {
 pub(crate) fn remove_dead_of(group: &str) -> ControlResult<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for mount in spindle_fuse::all_mounts() {
-        let is_meant = mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group);
-        if is_meant && is_soon_seen_dead(&mount.directory) && remove_dead(&mount.directory)? {
+        let is_dead = is_of(&mount, group) && is_soon_seen_dead(&mount.directory);
+        if is_dead && remove_dead(&mount.directory)? {
             removed.push(mount.directory);
         }
     }
     Ok(removed)
+}
+
+/// Detaches dead mounts of a group of this name at `directory`. What anybody serves or holds, and what
+/// lies under it, stays.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(super) fn remove_dead_at(directory: &Path, group: &str) -> ControlResult<()> {
+    while mounted_at(directory).is_some_and(|mount| is_of(&mount, group))
+        && is_soon_seen_dead(directory)
+    {
+        detach(directory)?;
+    }
+    Ok(())
+}
+
+fn is_of(mount: &KernelMount, group: &str) -> bool {
+    mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group)
 }
 
 /// Whether nobody serves the mount. One that is held waits instead of answering, and is not dead.
@@ -649,11 +667,7 @@ pub(crate) fn remove_dead(directory: &Path) -> ControlResult<bool> {
 /// Where the kernel refuses.
 pub(super) fn detach_given_up(directory: &Path, group_name: &str) -> ControlResult<()> {
     match mounted_at(directory) {
-        Some(mount)
-            if mount.kind == "fuse.spindle" && mount.source.eq_ignore_ascii_case(group_name) =>
-        {
-            detach(directory)
-        }
+        Some(mount) if is_of(&mount, group_name) => detach(directory),
         _ => Ok(()),
     }
 }

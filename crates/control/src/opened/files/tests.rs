@@ -86,25 +86,83 @@ fn the_kernel_is_told_that_a_link_has_gone_where_the_one_in_its_place_cannot_be_
 }
 
 #[test]
-fn the_kernel_forgets_the_attributes_of_what_a_name_led_to_before() {
+fn the_attributes_of_a_directory_and_of_what_a_name_led_to_before_count_as_forgotten() {
     let told = Arc::new(Told::default());
     let files = files(Arc::clone(&told) as Arc<dyn KernelCache>);
-    let id_of = |name: &str| {
-        let found = files.file_system.lookup(FileId::ROOT, OsStr::new(name));
+    let file_system = &files.file_system;
+    let [file, link, volume] = ["/file", "/link", "/volume"].map(Path::new);
+    files.write_from(file, NEW, &mut &b"one"[..]).unwrap();
+    files.make_symlink(link, Path::new("one"), NEW).unwrap();
+    files.create_volume(volume, 1 << 20, false).unwrap();
+    let of_root = told.attributes.lock().iter().all(|id| *id == FileId::ROOT);
+    assert!(of_root, "nothing was replaced");
+    let change = |name: &str, change: &dyn Fn()| {
+        let former = file_system.lookup(FileId::ROOT, OsStr::new(name));
+        let former = former.ok().map(|attributes| attributes.id);
+        if let Some(id) = former {
+            let other = format!("other name of {name}");
+            (file_system.make_link(id, FileId::ROOT, OsStr::new(&other), now())).unwrap();
+        }
+        // Answers with the attributes from before are on their way to the kernel, which holds what
+        // they are of.
+        let count = file_system.forgettings_count();
+        let changed: Vec<FileId> = former.into_iter().chain([FileId::ROOT]).collect();
+        for id in &changed {
+            file_system.attributes(*id).unwrap();
+            file_system.remember(*id, 1);
+        }
+        told.attributes.lock().clear();
+        change();
+        assert_eq!(*told.attributes.lock(), changed, "{name}");
+        for id in changed {
+            assert!(file_system.was_forgotten_since(id, count), "{name}: {id}");
+        }
+    };
+    change("file", &|| {
+        files.write_from(file, NEW, &mut &b"two"[..]).unwrap();
+    });
+    change("link", &|| {
+        files.make_symlink(link, Path::new("two"), NEW).unwrap();
+    });
+    change("volume", &|| {
+        files.drop_volume(volume).unwrap();
+    });
+    change("directory", &|| {
+        files.make_directory(Path::new("/directory"), NEW).unwrap();
+    });
+    change("new", &|| {
+        files
+            .create_volume(Path::new("/new"), 1 << 20, false)
+            .unwrap();
+    });
+}
+
+/// A program may have it open, and asks how many names it has.
+#[test]
+fn the_attributes_of_a_file_whose_last_name_goes_count_as_forgotten_where_the_kernel_holds_it() {
+    let told = Arc::new(Told::default());
+    let files = files(Arc::clone(&told) as Arc<dyn KernelCache>);
+    let file_system = &files.file_system;
+    let file = Path::new("/file");
+    let id_of = || {
+        let found = file_system.lookup(FileId::ROOT, OsStr::new("file"));
         found.unwrap().id
     };
-    let file = Path::new("/file");
     files.write_from(file, NEW, &mut &b"one"[..]).unwrap();
-    let link = Path::new("/link");
-    files.make_symlink(link, Path::new("one"), NEW).unwrap();
-    let volume = Path::new("/volume");
-    files.create_volume(volume, 1 << 20, false).unwrap();
-    assert_eq!(*told.attributes.lock(), [], "nothing was replaced");
-    let former = [id_of("file"), id_of("link"), id_of("volume")];
-    files.write_from(file, NEW, &mut &b"other"[..]).unwrap();
-    files.make_symlink(link, Path::new("other"), NEW).unwrap();
-    files.drop_volume(volume).unwrap();
-    assert_eq!(*told.attributes.lock(), former);
+    let held = id_of();
+    file_system.remember(held, 1);
+    let count = file_system.forgettings_count();
+    files.write_from(file, NEW, &mut &b"two"[..]).unwrap();
+    assert!(file_system.was_forgotten_since(held, count));
+    assert_eq!(file_system.attributes(held).unwrap().links_count, 0);
+    let held_by_nobody = id_of();
+    told.attributes.lock().clear();
+    files.write_from(file, NEW, &mut &b"three"[..]).unwrap();
+    assert!(!told.attributes.lock().contains(&held_by_nobody));
+    assert!(matches!(
+        file_system.attributes(held_by_nobody),
+        Err(FsError::NotFound)
+    ));
 }
 
 #[test]
@@ -121,6 +179,7 @@ fn a_resize_of_a_volume_counts_as_a_forgetting_of_its_attributes() {
     // An answer with the size from before is on its way to the kernel.
     let count = file_system.forgettings_count();
     file_system.attributes(id).unwrap();
+    told.attributes.lock().clear();
     files.resize_volume(volume, 2 << 20, false).unwrap();
     assert!(file_system.was_forgotten_since(id, count));
     assert_eq!(*told.attributes.lock(), [id]);
