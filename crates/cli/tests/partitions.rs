@@ -276,7 +276,12 @@ fn a_command_that_is_refused_has_made_no_partition() {
     refused(owned(&on_file), "no block device");
     place.tell(add(&["--dry-run"]));
     assert!(contents() == before, "a preview has written");
-    // What a wiped table's first partition held.
+}
+
+#[test]
+fn what_the_first_partition_of_a_wiped_table_held_is_left_as_it_is() {
+    let place = Place::new();
+    place.create_group();
     let Some(behind) = Loop::new(&place, "behind", true) else {
         return;
     };
@@ -333,4 +338,21 @@ fn a_disk_with_sectors_of_4096_bytes_joins_as_a_partition() {
     place.tell(with(&["umount", &point]));
     let checked = place.ask(with(&["check", "data"]));
     assert_eq!(checked["contradictions"], serde_json::json!([]));
+}
+
+#[test]
+fn sectors_of_other_sizes_than_a_table_knows_are_refused() {
+    let place = Place::new();
+    for size in ["1024", "2048"] {
+        let options = ["--partscan", "--sector-size", size];
+        let Some(device) = Loop::of(&place, size, SIZE_BYTES, &options) else {
+            return;
+        };
+        let before = std::fs::read(place.path(size)).unwrap();
+        let create = ["group", "create", "data", "--redundancy", "external"];
+        let disk = ["--partition", "--force", "--disk", &device.device];
+        let wanted = format!("sectors of {size} bytes");
+        place.refuse([&create[..], &disk].concat(), 2, &[&device.device, &wanted]);
+        assert!(std::fs::read(place.path(size)).unwrap() == before);
+    }
 }

@@ -39,11 +39,8 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             return print_changes(&report, *output);
         }
         DiskCommand::Add(add) => {
-            let mut request = added(add)?;
-            if add.partition {
-                partition_added(settings, add, &mut request)?;
-            }
-            (&add.group, of_disks(request), add.preview, add.output)
+            let request = of_disks(added(settings, add)?);
+            (&add.group, request, add.preview, add.output)
         }
         DiskCommand::Drop {
             group,
@@ -298,8 +295,16 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
     answer(settings, &asked)
 }
 
-/// What `spindle disk add` asks for.
-fn added(add: &AddArguments) -> Result<DiskChangesRequest> {
+/// What `spindle disk add` asks for, its partitions made where it wants some.
+fn added(settings: &Settings, add: &AddArguments) -> Result<DiskChangesRequest> {
+    let mut request = request_to_add(add)?;
+    if add.partition {
+        partition_added(settings, add, &mut request)?;
+    }
+    Ok(request)
+}
+
+fn request_to_add(add: &AddArguments) -> Result<DiskChangesRequest> {
     let mut disks: Vec<NewDiskRequest> = Vec::new();
     for path in &add.disk {
         disks.push(NewDiskRequest {

@@ -166,6 +166,14 @@ fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> 
         .map_err(std::io::Error::from)
         .map_err(failed)?;
     let sector_bytes = u64::from(sector_bytes);
+    // The size of the table's blocks: no other is known to who writes it.
+    if !matches!(sector_bytes, 512 | 4096) {
+        return Err(ControlError::invalid(format!(
+            "{} has sectors of {sector_bytes} bytes: a partition is made on disks with sectors of 512 \
+             or 4096 bytes only; make one by another program, or give the disk whole",
+            path.display()
+        )));
+    }
     // The table's copy ends the device: its entries, and a header in the last sector.
     let end = (size_bytes / sector_bytes * sector_bytes)
         .saturating_sub(ENTRIES_BYTES.next_multiple_of(sector_bytes) + sector_bytes);
