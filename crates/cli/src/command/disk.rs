@@ -38,10 +38,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
-        DiskCommand::Add(add) => {
-            let request = of_disks(added(settings, add)?);
-            (&add.group, request, add.preview, add.output)
-        }
+        DiskCommand::Add(add) => (&add.group, added(settings, add)?, add.preview, add.output),
         DiskCommand::Drop {
             group,
             names,
@@ -296,12 +293,12 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
 }
 
 /// What `spindle disk add` asks for, its partitions made where it wants some.
-fn added(settings: &Settings, add: &AddArguments) -> Result<DiskChangesRequest> {
+fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
     let mut request = request_to_add(add)?;
     if add.partition {
         partition_added(settings, add, &mut request)?;
     }
-    Ok(request)
+    Ok(of_disks(request))
 }
 
 fn request_to_add(add: &AddArguments) -> Result<DiskChangesRequest> {

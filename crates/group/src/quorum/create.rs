@@ -198,7 +198,7 @@ pub const fn disk_bytes_min(au_size: AuSize) -> u64 {
     DISK_AUS_MIN * au_size.bytes() + LABEL_BYTES as u64
 }
 
-/// Whether [`crate::Group::create`] would begin to write.
+/// Whether [`Membership::create`] would begin to write.
 ///
 /// # Errors
 /// [`GroupErrorKind::NotEnough`] where disks or failure groups are too few or too small,
