@@ -6,12 +6,12 @@ use spindle_device::{DiskSlot, Request, Work};
 use spindle_format::{LABEL_COPIES, LabelStatus, OpenerRecord};
 use spindle_group::newest_mark;
 
-use crate::Settings;
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
 use crate::machine::identity::opener_identity;
 use crate::machine::probe::Probe;
+use crate::machine::settings::Settings;
 
 /// A heartbeat older than this is no sign of life: daemons renew theirs every two seconds.
 const HEARTBEAT_LIFE_S: u64 = 30;
