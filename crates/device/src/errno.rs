@@ -32,11 +32,13 @@ pub(crate) fn is_transient(errno: i32) -> bool {
     matches!(errno, Errno::AGAIN | Errno::INTR) || is_short_of_memory(errno)
 }
 
-/// Waits before another try where that had better not come at once.
-pub(crate) fn pause_for_memory(errno: i32) {
-    if is_short_of_memory(Errno::from_raw_os_error(errno)) {
+/// Waits before another try where there was no memory; whether that was so.
+pub(crate) fn pause_for_memory(errno: i32) -> bool {
+    let is_short = is_short_of_memory(Errno::from_raw_os_error(errno));
+    if is_short {
         std::thread::sleep(Duration::from_millis(10));
     }
+    is_short
 }
 
 fn is_short_of_memory(errno: Errno) -> bool {

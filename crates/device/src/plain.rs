@@ -580,15 +580,14 @@ fn errno_of(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Repeats a call that a signal cut off, or that found no memory for a moment.
+/// Repeats a call that a signal cut off, and so many times one that found no memory.
 fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Failure> {
-    let mut tries = 0;
+    let mut tries_left = TRIES_MAX;
     loop {
         match call() {
             Ok(value) => return Ok(value),
-            Err(errno) if is_transient(errno.raw_os_error()) && tries < TRIES_MAX => {
-                tries += 1;
-                pause_for_memory(errno.raw_os_error());
+            Err(errno) if is_transient(errno.raw_os_error()) && tries_left > 0 => {
+                tries_left -= u8::from(pause_for_memory(errno.raw_os_error()));
             }
             Err(errno) => {
                 let number = errno.raw_os_error();

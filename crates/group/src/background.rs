@@ -141,7 +141,10 @@ pub struct ChangeUnderWay<'a>(&'a Background);
 
 impl Drop for ChangeUnderWay<'_> {
     fn drop(&mut self) {
-        self.0.wishes.lock().changes_count -= 1;
+        let mut wishes = self.0.wishes.lock();
+        wishes.changes_count -= 1;
+        // A run that ended meanwhile has left the wish standing: it is looked again.
+        wishes.count += 1;
     }
 }
 

@@ -98,7 +98,9 @@ fn no_run_fulfils_the_wish_of_a_change_that_is_not_in_the_group_state_yet() {
     let wishes_count = || group.background.looked_at(&group).1;
     group.rebalance_ended(wishes_count()).unwrap();
     assert!(group.is_rebalance_wanted());
+    let before = wishes_count();
     drop(change);
+    assert_ne!(wishes_count(), before, "nobody would look again");
     group.rebalance_ended(wishes_count()).unwrap();
     assert!(!group.is_rebalance_wanted());
 }
