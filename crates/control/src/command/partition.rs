@@ -45,7 +45,7 @@ struct Plan {
     /// The kernel's directory of it.
     known: PathBuf,
     size_bytes: u64,
-    sector_bytes: u64,
+    sector: LogicalBlockSize,
     /// Of the partition.
     length_bytes: u64,
 }
@@ -165,15 +165,18 @@ fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> 
     let sector_bytes = rustix::fs::ioctl_blksszget(&device)
         .map_err(std::io::Error::from)
         .map_err(failed)?;
-    let sector_bytes = u64::from(sector_bytes);
-    // The size of the table's blocks: no other is known to who writes it.
-    if !matches!(sector_bytes, 512 | 4096) {
-        return Err(ControlError::invalid(format!(
-            "{} has sectors of {sector_bytes} bytes: a partition is made on disks with sectors of 512 \
-             or 4096 bytes only; make one by another program, or give the disk whole",
-            path.display()
-        )));
-    }
+    let sector = match sector_bytes {
+        512 => LogicalBlockSize::Lb512,
+        4096 => LogicalBlockSize::Lb4096,
+        _ => {
+            return Err(ControlError::invalid(format!(
+                "{} has sectors of {sector_bytes} bytes: a partition is made on disks with sectors \
+                 of 512 or 4096 bytes only; make one by another program, or give the disk whole",
+                path.display()
+            )));
+        }
+    };
+    let sector_bytes = sector.as_u64();
     // The table's copy ends the device: its entries, and a header in the last sector.
     let end = (size_bytes / sector_bytes * sector_bytes)
         .saturating_sub(ENTRIES_BYTES.next_multiple_of(sector_bytes) + sector_bytes);
@@ -195,7 +198,7 @@ fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> 
     Ok(Plan {
         known,
         size_bytes,
-        sector_bytes,
+        sector,
         length_bytes,
     })
 }
@@ -281,11 +284,7 @@ fn zero_ends(device: &mut File, size_bytes: u64) -> std::io::Result<()> {
 }
 
 fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()> {
-    let sector_bytes = plan.sector_bytes;
-    let sector = match sector_bytes {
-        512 => LogicalBlockSize::Lb512,
-        _ => LogicalBlockSize::Lb4096,
-    };
+    let sector_bytes = plan.sector.as_u64();
     let sectors = (plan.size_bytes / sector_bytes).saturating_sub(1);
     let protective = ProtectiveMBR::with_lb_size(u32::try_from(sectors).unwrap_or(u32::MAX));
     protective
@@ -293,7 +292,7 @@ fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()>
         .map_err(|error| cannot_write(path, error))?;
     let mut table = GptConfig::new()
         .writable(true)
-        .logical_block_size(sector)
+        .logical_block_size(plan.sector)
         .create_from_device(&mut *device, None)
         .map_err(|error| cannot_write(path, error))?;
     let kind = Type {
