@@ -107,19 +107,23 @@ impl FileSystem {
         if aged {
             self.core.write_dirty_nodes();
         }
-        if self.core.is_quiet(now_ms) {
-            // Sooner than by their age: there is time now.
-            if self.unwritten_bytes() > 0 && !self.core.behind.is_stuck() {
-                self.core.behind.hurry();
-                return Ok(self.core.group.step(now_ms)?);
-            }
-            self.core.note_durable();
-            self.core.release_memory();
-            self.make_durable()?;
-            self.core.group.look_for_room()?;
-            return Ok(true);
+        let Some(seen_count) = self.core.changes_to_make_durable(now_ms) else {
+            return Ok(self.core.group.step(now_ms)?);
+        };
+        // Sooner than by their age: there is time now.
+        if self.unwritten_bytes() > 0 && !self.core.behind.is_stuck() {
+            self.core.behind.hurry();
+            return Ok(self.core.group.step(now_ms)?);
         }
-        Ok(self.core.group.step(now_ms)?)
+        self.core.release_memory();
+        if let Err(error) = self.make_durable() {
+            // Tried again at the next step, before which the group does what else it has to.
+            self.core.group.step(now_ms)?;
+            return Err(error);
+        }
+        self.core.quiet.lock().durable_count = seen_count;
+        self.core.group.look_for_room()?;
+        Ok(true)
     }
 
     /// Makes everything durable and closes the group. Handles must be gone; later calls fail.
@@ -136,22 +140,18 @@ impl FileSystem {
 }
 
 impl Core {
-    /// Whether changes came, are not durable, and none has come for a while. True until it is noted.
-    fn is_quiet(&self, now_ms: u64) -> bool {
+    /// How many changes were seen, where some of them are not durable and none has come for a while.
+    fn changes_to_make_durable(&self, now_ms: u64) -> Option<u64> {
         let count = self.changes_count.load(Ordering::Relaxed);
         let mut quiet = self.quiet.lock();
         if count != quiet.seen_count {
             quiet.seen_count = count;
             quiet.since_ms = now_ms;
-            return false;
+            return None;
         }
-        count != quiet.durable_count && now_ms.saturating_sub(quiet.since_ms) >= QUIET_MS
-    }
-
-    /// What was seen is durable soon.
-    fn note_durable(&self) {
-        let mut quiet = self.quiet.lock();
-        quiet.durable_count = quiet.seen_count;
+        let is_due =
+            count != quiet.durable_count && now_ms.saturating_sub(quiet.since_ms) >= QUIET_MS;
+        is_due.then_some(count)
     }
 
     /// Turns what the nodes hold back into edits. At return the edits of all nodes that were

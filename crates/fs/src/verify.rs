@@ -1,5 +1,6 @@
 //! Reads of databases' files verify the pages that they return: one whose checksum is wrong is
-//! looked at as a scrub would, every copy read and what is proven put right, and read again.
+//! looked at as a scrub would, every copy read and what is proven put right, and read again. What
+//! is read again is verified as well: it may come from another copy.
 //!
 //! Only whole pages are judged, and only where it is known what the file is: by its path and its
 //! head, asked once for each node and again where the answer no longer fits. Nobody who judges
@@ -10,6 +11,7 @@
 
 use std::sync::Arc;
 
+use spindle_format::COPIES_MAX;
 use spindle_group::File;
 use spindle_pages::{PageFile, is_candidate, is_database};
 use spindle_sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +22,12 @@ use crate::node::Node;
 use crate::page_judge::PathJudge;
 use crate::system::FileSystem;
 
-/// So many pages in a row may look wrong and be mended by nothing before a file's pages are left
+/// So often one read is looked at: once for each copy that an extent can have.
+pub(crate) const LOOKS_MOST: usize = COPIES_MAX;
+/// So many looks in a row may find a page wrong and mend nothing before a file's pages are left
 /// to its database: each costs a read of every copy, and most likely the file is something else.
-const DOUBTS_MAX: u32 = 64;
+/// A read that stays wrong is looked at [`LOOKS_MOST`] times.
+const DOUBTS_MAX: u32 = 192;
 /// A file that was no database's is asked again when it is so many times as long.
 const GROWTH: u64 = 4;
 

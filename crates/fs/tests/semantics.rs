@@ -40,3 +40,5 @@ mod requests;
 mod templates;
 #[path = "semantics/threads.rs"]
 mod threads;
+#[path = "semantics/verifying.rs"]
+mod verifying;

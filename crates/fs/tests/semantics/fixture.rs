@@ -303,14 +303,19 @@ impl Fixture {
 
     /// As [`Self::reopen_watched`], where `watch` hears of all requests.
     pub fn reopen_asked(&mut self, watch: impl Fn(&[Request<'_>]) + Send + Sync + 'static) {
-        let fs = self.fs.take().expect("open between calls");
-        fs.close().unwrap();
-        drop(fs);
         let disks = Watched {
             disks: Arc::clone(&self.disks),
             watch: Box::new(watch),
         };
-        let group = Self::open_with(Arc::new(disks), self.journal.clone());
+        self.reopen_on(Arc::new(disks));
+    }
+
+    /// Closes, and opens on the same disks as somebody else shows them. Handles must be gone.
+    pub fn reopen_on(&mut self, disks: Arc<dyn Disks>) {
+        let fs = self.fs.take().expect("open between calls");
+        fs.close().unwrap();
+        drop(fs);
+        let group = Self::open_with(disks, self.journal.clone());
         self.fs = Some(FileSystem::open_kept(group, false).unwrap());
     }
 

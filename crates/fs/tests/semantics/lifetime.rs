@@ -1,5 +1,6 @@
 //! How long files live: links, open files without a name, crashes.
 
+use spindle_base::Redundancy;
 use spindle_fs::AttributeChange;
 
 use crate::fixture::{Fixture, OWNER, ROOT, class, name};
@@ -275,4 +276,26 @@ fn what_was_written_is_durable_soon_after_the_last_write() {
         step(now_ms);
     }
     assert_eq!(fixture.disks.counts().flushes, before);
+}
+
+#[test]
+fn what_a_step_could_not_make_durable_is_made_so_by_a_later_one() {
+    let fixture = Fixture::new("plain", Redundancy::External);
+    let file = fixture.make(ROOT, "file");
+    fixture.write(&file, 0, &[1; 4096]);
+    fixture.fs().sync().unwrap();
+    for step in 1..=10 {
+        while fixture.fs().step(step * 400).unwrap() {}
+    }
+    // In place: no map changes, so that only the flush makes it durable.
+    fixture.write(&file, 0, &[2; 4096]);
+    let (slot, offset_bytes) = fixture.places(&file, 0)[0];
+    fixture.disks.fail_flushes(slot, 1);
+    fixture.fs().step(4400).unwrap();
+    fixture.fs().step(4800).unwrap_err();
+    for step in 13..=20 {
+        while fixture.fs().step(step * 400).unwrap() {}
+    }
+    let found = fixture.disks.durable_bytes(slot, offset_bytes, 4096);
+    assert!(found == [2; 4096]);
 }
