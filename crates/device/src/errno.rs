@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::request::DeviceErrorKind;
+use crate::request::{DeviceErrorKind, Operation};
 
 /// What `errno` says about a read, write or flush of a disk. Whatever is not known to say
 /// something else is taken for a bad medium: the disk did not do as asked.
@@ -24,30 +24,39 @@ pub(crate) fn kind_of(errno: i32) -> DeviceErrorKind {
 /// After so many answers that only ask for another try a request has failed.
 pub(crate) const TRIES_MAX: u8 = 100;
 
-/// Whether the kernel only asks for another try: a signal came, or there was no memory for the
-/// request (`BLK_STS_RESOURCE` of the block layer, a file system below). The disk was not asked then,
-/// and is not to blame.
-pub(crate) fn is_transient(errno: i32) -> bool {
-    let errno = Errno::from_raw_os_error(errno);
-    matches!(errno, Errno::AGAIN | Errno::INTR) || is_short_of_memory(errno)
+/// For so long what finds no memory is tried again, counted from its first try. Below the time after
+/// which an owner has to ask whether the group is still its own.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Between two such tries.
+pub(crate) const MEMORY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why the kernel asks for another try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// A signal came, or it could not be done without waiting.
+    AtOnce,
+    /// There was no memory for the request (`BLK_STS_RESOURCE` of the block layer, a file system
+    /// below): the disk was not asked, and is not to blame.
+    NoMemory,
 }
 
-/// Waits before another try where there was no memory; whether that was so.
-pub(crate) fn pause_for_memory(errno: i32) -> bool {
-    let is_short = is_short_of_memory(Errno::from_raw_os_error(errno));
-    if is_short {
-        std::thread::sleep(Duration::from_millis(10));
+/// Whether the kernel only asks for another try. A flush that found no memory has failed: it may tell
+/// of a write to the page cache that did, which the kernel tells once and forgets.
+pub(crate) fn asks_again(operation: Operation, errno: i32) -> Option<Again> {
+    match Errno::from_raw_os_error(errno) {
+        Errno::AGAIN | Errno::INTR => Some(Again::AtOnce),
+        Errno::NOMEM | Errno::NOBUFS => match operation {
+            Operation::Read | Operation::Write => Some(Again::NoMemory),
+            Operation::WriteDurable | Operation::Flush => None,
+        },
+        _ => None,
     }
-    is_short
-}
-
-fn is_short_of_memory(errno: Errno) -> bool {
-    matches!(errno, Errno::NOMEM | Errno::NOBUFS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DeviceErrorKind, is_transient, kind_of};
+    use super::{Again, DeviceErrorKind, Operation, asks_again, kind_of};
 
     #[test]
     fn the_numbers_the_kernel_gives_for_disks_get_the_kinds_that_the_layers_above_act_on() {
@@ -68,11 +77,28 @@ mod tests {
 
     #[test]
     fn a_kernel_without_memory_for_a_request_blames_no_disk() {
-        for errno in [11, 4, 12, 105] {
-            assert!(is_transient(errno), "errno {errno}");
+        for errno in [11, 4] {
+            for operation in [Operation::Read, Operation::Flush] {
+                assert_eq!(asks_again(operation, errno), Some(Again::AtOnce));
+            }
+        }
+        for errno in [12, 105] {
+            for operation in [Operation::Read, Operation::Write] {
+                assert_eq!(asks_again(operation, errno), Some(Again::NoMemory));
+            }
         }
         for errno in [5, 28, 110] {
-            assert!(!is_transient(errno), "errno {errno}");
+            assert_eq!(asks_again(Operation::Write, errno), None, "errno {errno}");
+        }
+    }
+
+    /// A kernel tells once that a write to its page cache failed: the next flush would succeed.
+    #[test]
+    fn a_flush_that_found_no_memory_has_failed() {
+        for errno in [12, 105] {
+            for operation in [Operation::Flush, Operation::WriteDurable] {
+                assert_eq!(asks_again(operation, errno), None, "errno {errno}");
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::bounce::Bounce;
 use crate::buffer::Memory;
 use crate::counters::{DiskCounters, Outcome};
-use crate::errno::{TRIES_MAX, is_transient, kind_of, pause_for_memory};
+use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, asks_again, kind_of};
 use crate::open::{OpenDisk, OpenError};
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
@@ -521,7 +521,7 @@ impl Job {
     fn run(&self, disk: &OpenDisk) -> Result<(), Failure> {
         let at = self.offset_bytes;
         match self.operation {
-            Operation::Flush => retried(|| rustix::fs::fdatasync(&disk.file)),
+            Operation::Flush => retried(self.operation, || rustix::fs::fdatasync(&disk.file)),
             Operation::Read => {
                 // SAFETY: so many bytes of initialised memory, which nobody else reaches before
                 // the job has its answer or was given up, and which lives as long as the job.
@@ -532,11 +532,7 @@ impl Job {
             Operation::Write | Operation::WriteDurable => {
                 // SAFETY: as above; nobody changes them.
                 let memory = unsafe { std::slice::from_raw_parts(self.memory, self.length_bytes) };
-                let flags = match self.operation {
-                    Operation::WriteDurable => ReadWriteFlags::DSYNC,
-                    _ => ReadWriteFlags::empty(),
-                };
-                write(disk, at, memory, flags)
+                write(disk, at, memory, self.operation)
             }
         }
     }
@@ -547,7 +543,9 @@ fn read(disk: &OpenDisk, offset_bytes: u64, memory: &mut [u8]) -> Result<(), Fai
     while done < memory.len() {
         let at = offset_bytes + done as u64;
         let target = &mut memory[done..];
-        let length = retried(|| disk.file.read_at(target, at).map_err(errno_of))?;
+        let length = retried(Operation::Read, || {
+            disk.file.read_at(target, at).map_err(errno_of)
+        })?;
         done += length;
         // A file that ends inside a block, or before it, is shorter than when it was opened.
         if done < memory.len() && (length == 0 || !done.is_multiple_of(512)) {
@@ -561,13 +559,19 @@ fn write(
     disk: &OpenDisk,
     offset_bytes: u64,
     memory: &[u8],
-    flags: ReadWriteFlags,
+    operation: Operation,
 ) -> Result<(), Failure> {
+    let flags = match operation {
+        Operation::WriteDurable => ReadWriteFlags::DSYNC,
+        _ => ReadWriteFlags::empty(),
+    };
     let mut done = 0;
     while done < memory.len() {
         let piece = [std::io::IoSlice::new(&memory[done..])];
         let at = offset_bytes + done as u64;
-        let length = retried(|| rustix::io::pwritev2(&disk.file, &piece, at, flags))?;
+        let length = retried(operation, || {
+            rustix::io::pwritev2(&disk.file, &piece, at, flags)
+        })?;
         if length == 0 {
             return Err((DeviceErrorKind::NoSpace, None));
         }
@@ -580,16 +584,25 @@ fn errno_of(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Repeats a call that a signal cut off, and so many times one that found no memory.
-fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Failure> {
-    let mut tries_left = TRIES_MAX;
+/// Repeats a call that a signal cut off, and for a while one that found no memory.
+fn retried<T>(
+    operation: Operation,
+    mut call: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Failure> {
+    let mut is_short_since = None;
     loop {
-        match call() {
+        let errno = match call() {
             Ok(value) => return Ok(value),
-            Err(errno) if is_transient(errno.raw_os_error()) && tries_left > 0 => {
-                tries_left -= u8::from(pause_for_memory(errno.raw_os_error()));
+            Err(errno) => errno,
+        };
+        match asks_again(operation, errno.raw_os_error()) {
+            Some(Again::AtOnce) => {}
+            Some(Again::NoMemory)
+                if is_short_since.get_or_insert_with(Instant::now).elapsed() < MEMORY_PATIENCE =>
+            {
+                std::thread::sleep(MEMORY_PAUSE);
             }
-            Err(errno) => {
+            _ => {
                 let number = errno.raw_os_error();
                 return Err((kind_of(number), Some(number)));
             }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::bounce::Bounce;
 use crate::buffer::Memory;
 use crate::counters::Outcome;
-use crate::errno::{TRIES_MAX, is_transient, kind_of, pause_for_memory};
+use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, TRIES_MAX, asks_again, kind_of};
 use crate::guard::AbortOnUnwind;
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
 use crate::table::{DiskTable, TableEntry};
@@ -141,6 +141,7 @@ impl Ring {
             next: 0,
             under_way: 0,
             last_answer: started,
+            is_short_since: None,
             cancelled_at: None,
             warned_at: started,
         };
@@ -298,14 +299,16 @@ impl Ring {
         }
     }
 
-    /// Takes the answers that are there; whether there was one.
+    /// Takes the answers that are there; whether there was one. That the kernel had no memory is none:
+    /// no disk has said anything.
     fn reap(
         &mut self,
         table: &DiskTable,
         progress: &mut Progress,
         batch: &mut [Request<'_>],
     ) -> bool {
-        let before = progress.under_way;
+        let mut has_answered = false;
+        let mut is_short = false;
         for answer in self.ring.completion() {
             if answer.user_data() == CANCELLATION {
                 continue;
@@ -322,9 +325,14 @@ impl Ring {
             progress.under_way -= 1;
             let request = &mut batch[piece.request];
             let entry = table.entry(request.slot);
-            match piece.judge(answer.result(), expired) {
+            let verdict = piece.judge(answer.result(), expired, &mut progress.is_short_since);
+            match verdict {
+                Verdict::NoMemory => is_short = true,
+                _ => has_answered = true,
+            }
+            match verdict {
                 Verdict::Done => piece.state = State::Answered,
-                Verdict::Again => {
+                Verdict::Again | Verdict::NoMemory => {
                     piece.state = State::Waiting;
                     self.again.push(index);
                 }
@@ -339,7 +347,10 @@ impl Ring {
                 }
             }
         }
-        progress.under_way < before
+        if is_short {
+            std::thread::sleep(MEMORY_PAUSE);
+        }
+        has_answered
     }
 
     /// Nothing was answered for a while: cancels what has no time left, and gives up what the
@@ -505,6 +516,8 @@ struct Progress {
     /// What the kernel has and is waited for.
     under_way: usize,
     last_answer: Instant,
+    /// Since when the kernel has had no memory for something of the batch.
+    is_short_since: Option<Instant>,
     /// Since when pieces are waited for that were cancelled.
     cancelled_at: Option<Instant>,
     warned_at: Instant,
@@ -513,6 +526,8 @@ struct Progress {
 enum Verdict {
     Done,
     Again,
+    /// Again, though no disk has said anything.
+    NoMemory,
     Failed(DeviceErrorKind, Option<i32>),
 }
 
@@ -546,16 +561,31 @@ impl Piece {
         }
     }
 
-    /// What the kernel's answer means.
-    fn judge(&mut self, result: i32, expired: bool) -> Verdict {
+    /// What the kernel's answer means. What finds no memory is tried again for a while, from when the
+    /// batch was first short of it.
+    fn judge(
+        &mut self,
+        result: i32,
+        expired: bool,
+        is_short_since: &mut Option<Instant>,
+    ) -> Verdict {
         let Ok(moved_bytes) = usize::try_from(result) else {
             let errno = -result;
-            if is_transient(errno) && self.tries < TRIES_MAX {
-                self.tries += 1;
-                pause_for_memory(errno);
-                return self.again(expired);
-            }
-            return Verdict::Failed(kind_of(errno), Some(errno));
+            return match asks_again(self.operation, errno) {
+                Some(_) if expired => Verdict::Failed(DeviceErrorKind::TimedOut, None),
+                Some(Again::AtOnce) if self.tries < TRIES_MAX => {
+                    self.tries += 1;
+                    Verdict::Again
+                }
+                Some(Again::NoMemory)
+                    if is_short_since.get_or_insert_with(Instant::now).elapsed()
+                        < MEMORY_PATIENCE =>
+                {
+                    self.tries = self.tries.max(1);
+                    Verdict::NoMemory
+                }
+                _ => Verdict::Failed(kind_of(errno), Some(errno)),
+            };
         };
         self.done_bytes += moved_bytes;
         if self.operation == Operation::Flush || self.done_bytes == self.length_bytes {
@@ -586,6 +616,46 @@ impl Piece {
             Verdict::Failed(DeviceErrorKind::TimedOut, None)
         } else {
             Verdict::Again
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Operation, Piece, State, Verdict};
+
+    const NO_MEMORY: i32 = -12;
+
+    fn piece(operation: Operation) -> Piece {
+        Piece {
+            request: 0,
+            operation,
+            state: State::UnderWay,
+            tries: 0,
+            descriptor: -1,
+            memory: std::ptr::null_mut(),
+            length_bytes: 4096,
+            done_bytes: 0,
+            offset_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn what_finds_no_memory_is_tried_again_for_a_second_and_a_flush_is_not() {
+        let mut since = None;
+        let mut write = piece(Operation::Write);
+        for _ in 0..1000 {
+            let verdict = write.judge(NO_MEMORY, false, &mut since);
+            assert!(matches!(verdict, Verdict::NoMemory));
+        }
+        let mut long_ago = Instant::now().checked_sub(Duration::from_secs(2));
+        let verdict = write.judge(NO_MEMORY, false, &mut long_ago);
+        assert!(matches!(verdict, Verdict::Failed(_, Some(12))));
+        for operation in [Operation::Flush, Operation::WriteDurable] {
+            let verdict = piece(operation).judge(NO_MEMORY, false, &mut None);
+            assert!(matches!(verdict, Verdict::Failed(_, Some(12))));
         }
     }
 }
