@@ -354,7 +354,8 @@ fn destroy(settings: &Settings, group: &str, yes: bool) -> Result<u8> {
             return Err(ControlError::invalid(format!("{name} was not destroyed")).into());
         }
     }
-    let destroyed = spindle_control::destroy_group(settings, &name)?;
+    let destroyed =
+        spindle_control::destroy_group(settings, &name, &|text| eprintln!("spindle: {text}"))?;
     say!(
         "{name} is destroyed; free for other use: {}",
         destroyed.disks.join(", ")

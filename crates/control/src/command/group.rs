@@ -279,15 +279,19 @@ pub struct DestroyedGroup {
 }
 
 /// Makes former members of every disk of a closed group that was found. It need not be possible
-/// to open it.
+/// to open it. `tell` hears why it takes long, where it does.
 ///
 /// # Errors
 /// Where it is open here or on another host, or a label cannot be written.
-pub fn destroy_group(settings: &Settings, name: &GroupName) -> ControlResult<DestroyedGroup> {
+pub fn destroy_group(
+    settings: &Settings,
+    name: &GroupName,
+    tell: &dyn Fn(&str),
+) -> ControlResult<DestroyedGroup> {
     refuse_if_open(settings, name.as_str())?;
     let discovery = Discovery::look(settings)?;
     let found = discovery.group(name.as_str())?;
-    label::refuse_if_open_elsewhere(settings, &found)?;
+    label::refuse_if_open_elsewhere(settings, &found, tell)?;
     let engine = Engine::new(settings);
     let mut slots = Vec::new();
     for probe in &found.disks {

@@ -16,33 +16,42 @@ use crate::machine::settings::Settings;
 /// A heartbeat older than this is no sign of life: daemons renew theirs every two seconds.
 const HEARTBEAT_LIFE_S: u64 = 30;
 
-/// For how long a mark that looks dead is watched: two heartbeats and a slow disk.
-const WATCHED: Duration = Duration::from_secs(5);
+/// For how long a mark that looks dead is watched: a daemon with a disk that hangs renews its own when
+/// that disk is given up.
+const WATCHED: Duration = Duration::from_secs(HEARTBEAT_LIFE_S);
 
 /// Refuses where another host has the group. Its clock need not be right: a mark that looks too old
-/// to be of a living process is looked at again after five seconds, and what renews it lives.
+/// to be of a living process is looked at again when a heartbeat has to have come, and what renews it lives. `tell` hears of that wait.
 ///
 /// # Errors
 /// Where that is so.
 pub(crate) fn refuse_if_open_elsewhere(
     settings: &Settings,
     found: &FoundGroup<'_>,
+    tell: &dyn Fn(&str),
 ) -> ControlResult<()> {
     let marks = marks_of_others(found);
     let Some(newest) = marks.iter().max_by_key(|mark| age_key(mark)) else {
         return Ok(());
     };
     let now_s = u64::try_from(crate::machine::clock::now().seconds).unwrap_or(0);
-    if let Some(fresh) =
-        (marks.iter()).find(|mark| now_s.saturating_sub(mark.heartbeat_s) < HEARTBEAT_LIFE_S)
-    {
-        let age_s = now_s.saturating_sub(fresh.heartbeat_s);
+    // One that lies ahead says nothing of its age.
+    let age_of = |mark: &OpenerRecord| now_s.checked_sub(mark.heartbeat_s);
+    let fresh = marks.iter().find_map(|mark| {
+        let age_s = age_of(mark).filter(|age_s| *age_s < HEARTBEAT_LIFE_S)?;
+        Some((mark, age_s))
+    });
+    if let Some((fresh, age_s)) = fresh {
         return Err(open_elsewhere(
             found,
             fresh,
             &format!("last sign of life {age_s} s ago"),
         ));
     }
+    tell(&format!(
+        "host {} had the group last: watching for {HEARTBEAT_LIFE_S} s whether it still has",
+        newest.host
+    ));
     std::thread::sleep(WATCHED);
     let discovery = Discovery::look(settings)?;
     let later = marks_of_others(&discovery.group(found.name.as_str())?);
