@@ -153,7 +153,8 @@ impl Drop for ChangeUnderWay<'_> {
 pub struct Background {
     /// A rebalance is wanted.
     is_wanted: AtomicBool,
-    /// Held while the row of the wish is put or taken away in the catalog's memory.
+    /// Held while the row of the wish is put or taken away in the catalog's memory, and with it the
+    /// power of the run.
     wishes: LeafMutex<Wishes>,
     power: AtomicU16,
     run_power: AtomicU16,
@@ -368,24 +369,36 @@ impl Group {
     /// # Errors
     /// As [`crate::core::Core::sync`].
     pub fn rebalance(&self) -> Result<(), GroupError> {
-        let wish = match self.background.run_power.load(Ordering::Acquire) {
-            NONE => Vec::new(),
-            power => power.to_string().into_bytes(),
-        };
-        self.commit_wish(Edit::default(), wish)
+        self.commit_wish(Edit::default(), None)
     }
 
-    /// Makes the edit durable, and with it the wish for a rebalance at that power.
-    pub(crate) fn commit_wish(&self, mut edit: Edit, power: Vec<u8>) -> Result<(), GroupError> {
-        edit.put(Table::Attribute, WISH_KEY.to_vec(), power);
+    /// Makes the edit durable, and with it the wish for a rebalance: at this power, or at that of a run
+    /// that goes on.
+    pub(crate) fn commit_wish(
+        &self,
+        mut edit: Edit,
+        power: Option<Power>,
+    ) -> Result<(), GroupError> {
         let sequence = {
             let _change = self.change();
             let mut wishes = self.background.wishes.lock();
             wishes.count += 1;
+            let run_power = &self.background.run_power;
+            if let Some(power) = power {
+                run_power.store(power.number(), Ordering::Release);
+            }
+            let wanted = match run_power.load(Ordering::Acquire) {
+                NONE => Vec::new(),
+                number => number.to_string().into_bytes(),
+            };
+            edit.put(Table::Attribute, WISH_KEY.to_vec(), wanted);
             // Wanted at once: where it cannot be committed now, the next commit takes it along.
             self.background.is_wanted.store(true, Ordering::Release);
             self.catalog.apply(edit)
         };
+        if power.is_some() {
+            self.restart_meters();
+        }
         self.commit_through(sequence)
     }
 
@@ -394,10 +407,7 @@ impl Group {
     /// # Errors
     /// As [`crate::core::Core::sync`].
     pub fn rebalance_at(&self, power: Power) -> Result<(), GroupError> {
-        let number = power.number();
-        self.background.run_power.store(number, Ordering::Release);
-        self.restart_meters();
-        self.rebalance()
+        self.commit_wish(Edit::default(), Some(power))
     }
 
     /// What runs and what waits, in the order of the passes.

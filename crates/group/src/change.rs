@@ -265,7 +265,7 @@ impl Group {
         for (disk, size_aus) in &judged.sizes_aus {
             self.record_size(&mut edit, *disk, *size_aus)?;
         }
-        self.commit_wish(edit, Vec::new())
+        self.commit_wish(edit, None)
     }
 
     /// The state was refused: the records of disks that did not join go with the next commit.

@@ -9,7 +9,7 @@
 //! disk that much more at most.
 
 use spindle_sync::atomic::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_catalog::{Edit, Table};
@@ -56,6 +56,8 @@ impl RepairTime {
 pub struct AwayClock {
     last_s: Option<u64>,
     counted_s: BTreeMap<DiskNumber, u64>,
+    /// Disks that a person takes offline, or took: whoever notes the outage notes that.
+    by_hand: BTreeSet<DiskNumber>,
     /// Disks that could not be given up, and why: told once.
     pub(crate) told: BTreeMap<DiskNumber, String>,
 }
@@ -138,26 +140,51 @@ impl Group {
         }
     }
 
-    /// A person took these disks offline: they do not come back by themselves.
-    pub(crate) fn note_by_hand(&self, disks: &[DiskNumber]) {
+    /// A person takes these disks offline: they do not come back by themselves. Said before they go.
+    pub(crate) fn begin_by_hand(&self, disks: &[DiskNumber]) {
+        self.away_clock.lock().by_hand.extend(disks);
+    }
+
+    /// They did not go.
+    pub(crate) fn end_by_hand(&self, disks: &[DiskNumber]) {
+        let mut clock = self.away_clock.lock();
+        clock.by_hand.retain(|disk| !disks.contains(disk));
+    }
+
+    /// Notes that a person took these disks offline.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`] where that could not be noted; they are offline all the same.
+    pub(crate) fn note_by_hand(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
         self.note_away();
-        let mut edit = Edit::default();
         for disk in disks {
-            if let Some(away) = self.away(*disk) {
-                let away = Away {
-                    by_hand: true,
-                    ..away
-                };
-                edit.put(Table::Attribute, away_key(*disk), away.encode());
+            if self.away(*disk).is_none_or(|away| !away.by_hand) {
+                return Err(GroupError::new(
+                    GroupErrorKind::Io,
+                    format!(
+                        "{} is offline, and that it was taken offline by hand could not be noted: \
+                         the next process may take it back by itself",
+                        self.disks.describe(*disk)
+                    ),
+                ));
             }
         }
-        let _change = self.change_inside();
-        self.catalog.apply(edit);
+        Ok(())
+    }
+
+    /// Whether a person took the disk offline.
+    pub(crate) fn is_by_hand(&self, disk: DiskNumber) -> bool {
+        self.away_clock.lock().by_hand.contains(&disk)
+            || self.away(disk).is_some_and(|away| away.by_hand)
     }
 
     /// The disk is online again.
     pub(crate) fn forget_away(&self, disk: DiskNumber) {
-        self.away_clock.lock().counted_s.remove(&disk);
+        {
+            let mut clock = self.away_clock.lock();
+            clock.counted_s.remove(&disk);
+            clock.by_hand.remove(&disk);
+        }
         let mut edit = Edit::default();
         edit.delete(Table::Attribute, away_key(disk));
         let _change = self.change_inside();
@@ -195,12 +222,14 @@ impl Group {
                         since_s: now_s,
                         counted_s: 0,
                         held_epoch: self.membership.held_epoch(disk).unwrap_or(0),
-                        by_hand: false,
+                        by_hand: clock.by_hand.contains(&disk),
                         offline_epoch: Some(offline_epoch),
                     };
                     edit.put(Table::Attribute, away_key(disk), away.encode());
                 }
                 Some(mut away) => {
+                    // Read before the note of a person's wish came into the row.
+                    away.by_hand |= clock.by_hand.contains(&disk);
                     let counted_s = clock.counted_s.entry(disk).or_insert(away.counted_s);
                     *counted_s += tick_s;
                     let held_epoch = self.membership.held_epoch(disk).unwrap_or(0);
@@ -246,6 +275,23 @@ mod tests {
     }
 
     #[test]
+    fn whoever_notes_an_outage_notes_that_a_person_wanted_it() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let disk = DiskNumber(1);
+        group.begin_by_hand(&[disk]);
+        (group.membership).take_offline(&[disk], "by hand").unwrap();
+        assert!(group.is_by_hand(disk), "before it is noted");
+        group.notice_offline();
+        // The daemon's round comes before whoever took it offline.
+        group.note_away();
+        assert!(group.away(disk).unwrap().by_hand);
+        group.note_by_hand(&[disk]).unwrap();
+        group.forget_away(disk);
+        assert!(!group.is_by_hand(disk));
+    }
+
+    #[test]
     fn a_return_that_fails_begins_no_new_outage() {
         let scene = Scene::mirrored(1);
         let group = scene.open();
@@ -253,7 +299,8 @@ mod tests {
         let membership = &group.membership;
         membership.take_offline(&[disk], "it failed").unwrap();
         group.notice_offline();
-        group.note_by_hand(&[disk]);
+        group.begin_by_hand(&[disk]);
+        group.note_by_hand(&[disk]).unwrap();
         group.now_s.fetch_add(30, Ordering::Relaxed);
         group.note_away();
         let noted = || {

@@ -17,13 +17,14 @@ use spindle_device::DiskSlot;
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Staleness, TooFar};
 use spindle_format::{DiskStatus, Lost};
-use spindle_sync::level::Unshown;
+use spindle_sync::level::{MutexGuard, Unshown};
 
 use crate::background::Group;
 use crate::core::dirty::{REGION_BLOCKS, Ranges};
 use crate::core::file::File;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
+use crate::levels;
 use crate::quorum::DiskLook;
 
 /// Returns of one disk by itself in this time, after which it stays away.
@@ -77,6 +78,11 @@ impl Group {
         disk: DiskNumber,
         slot: DiskSlot,
     ) -> Result<Option<DiskNumber>, GroupError> {
+        // Somebody takes disks offline or back, which may take long: the next round comes soon, and who
+        // asks has a heartbeat to write.
+        let Some(one) = self.returning.try_lock() else {
+            return Ok(None);
+        };
         if !self.may_try(disk) {
             return Ok(None);
         }
@@ -84,8 +90,7 @@ impl Group {
         (self.returns.lock().of_disk.entry(disk).or_default())
             .times_s
             .push(now_s);
-        let is_by_hand = || self.is_by_hand(disk);
-        match self.return_unless(&[slot], &is_by_hand) {
+        match self.return_alone(&one, &[slot]) {
             Ok(back) => {
                 if let Some(flaps) = self.returns.lock().of_disk.get_mut(&disk) {
                     flaps.told.clear();
@@ -146,11 +151,6 @@ impl Group {
         may
     }
 
-    /// Whether a person took the disk offline.
-    fn is_by_hand(&self, disk: DiskNumber) -> bool {
-        self.away(disk).is_some_and(|away| away.by_hand)
-    }
-
     /// Every disk that is open, online or not, and where.
     pub fn open_disks(&self) -> Vec<(DiskNumber, DiskSlot)> {
         (self.disks.iter())
@@ -192,21 +192,16 @@ impl Group {
     /// [`GroupErrorKind::Invalid`] for a disk that is not ours, was dropped or replaced, was set
     /// back, or went on without the others; [`GroupErrorKind::Io`] where the group had to stop.
     pub fn return_disks(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {
-        self.return_unless(slots, &|| false)
+        self.return_alone(&self.returning.lock(Unshown), slots)
     }
 
-    /// As [`Self::return_disks`], and none where `stays` says so once nobody else takes disks offline or
-    /// back.
-    fn return_unless(
+    /// As [`Self::return_disks`], of who has shown that nobody else takes disks offline or back.
+    fn return_alone(
         &self,
+        _one: &MutexGuard<'_, (), levels::Returning>,
         slots: &[DiskSlot],
-        stays: &dyn Fn() -> bool,
     ) -> Result<Vec<DiskNumber>, GroupError> {
         self.check_fence()?;
-        let _one = self.returning.lock(Unshown);
-        if stays() {
-            return Ok(Vec::new());
-        }
         let held = self.held_epochs();
         let returning = self.membership.judge_return(slots, &held)?;
         self.notice_offline();

@@ -16,7 +16,8 @@ impl Group {
     /// # Errors
     /// [`GroupErrorKind::NotEnough`] where an extent would have no good copy online or the group
     /// could not go on; [`GroupErrorKind::Invalid`] for a disk named twice or offline already;
-    /// [`GroupErrorKind::NotFound`]. Nothing has changed then.
+    /// [`GroupErrorKind::NotFound`]. Nothing has changed then. [`GroupErrorKind::Io`] where they are
+    /// offline and that a person wanted it could not be made durable.
     pub fn offline_disks(&self, disks: &[DiskNumber]) -> Result<(), GroupError> {
         let one = self.disk_changes.lock(Unshown);
         // Nobody takes them back between the state and the note that a person took them offline.
@@ -29,12 +30,18 @@ impl Group {
         }
         // A disk that began a new life may lack something that is not noted yet.
         self.notice_offline();
-        {
+        // Before they go: the daemon's round may note the outage first.
+        self.begin_by_hand(disks);
+        let gone = {
             // Alone, so that no extent comes to lie only there between the look and the state.
             let _alone = self.change.write(&one);
-            self.refuse_last_copies(disks, "go offline")?;
-            self.membership.offline_by_wish(disks)?;
+            (self.refuse_last_copies(disks, "go offline"))
+                .and_then(|()| self.membership.offline_by_wish(disks))
+        };
+        if gone.is_err() {
+            self.end_by_hand(disks);
         }
+        gone?;
         for disk in disks {
             let title = self.disks.describe(*disk);
             self.event(
@@ -47,7 +54,7 @@ impl Group {
             );
         }
         self.notice_offline();
-        self.note_by_hand(disks);
+        self.note_by_hand(disks)?;
         // The next process takes back by itself what no person took offline.
         self.commit_everything()
     }

@@ -87,15 +87,12 @@ fn what_was_lost_behind_a_cut_of_the_only_copy_stays_lost_after_a_power_cut_and_
 }
 
 #[test]
-fn a_disk_that_a_person_took_offline_stays_so_after_a_power_cut_and_beside_who_was_about_to_take_it_back()
- {
+fn a_disk_that_a_person_took_offline_stays_so_after_a_power_cut() {
     let scene = Scene::mirrored(3);
     let group = scene.open();
     let (disk, slot) = (DiskNumber(1), DiskSlot(1));
     group.offline_disks(&[disk]).unwrap();
-    // Somebody had looked whether it may come back before it went.
-    let is_by_hand = || group.is_by_hand(disk);
-    assert_eq!(group.return_unless(&[slot], &is_by_hand).unwrap(), []);
+    assert_eq!(group.return_by_itself(disk, slot).unwrap(), None);
     drop(group);
     scene.crash();
     let group = scene.open();
