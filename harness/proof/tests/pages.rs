@@ -1,7 +1,7 @@
 //! The commands of the pages are run as they are written: what a reader types works.
 //!
 //! `/srv` becomes a directory of the test, and the search path finds the binary that was built;
-//! nothing else is changed. The pages reserve dozens of GiB for disks and write little to them:
+//! a second server has a port of the test's. Nothing else is changed. The pages reserve dozens of GiB for disks and write little to them:
 //! `/srv/disks` is a file system in a sparse file, where what is reserved takes no room.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be tried has failed")]
@@ -17,6 +17,8 @@ use spindle_testbed::spindle::is_mounted;
 
 /// A port of our own: the machine may have a server.
 const PORT: &str = "54329";
+/// In place of the one that a page gives its second server.
+const SECOND_PORT: &str = "54330";
 
 fn repository_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -85,13 +87,27 @@ impl Drop for Disks<'_> {
 /// Ends what a failed page left behind.
 fn clean_up(scene: &Scene) {
     if is_mounted(&scene.join("data")).unwrap() {
-        let stop = "pg_ctl -D /srv/data/pg/main -m immediate stop";
+        end_servers(scene, &["data/pg/main"]);
+        unmount(scene, "data");
+    }
+}
+
+/// Those that run of the servers with these clusters below `/srv`.
+fn end_servers(scene: &Scene, clusters: &[&str]) {
+    for cluster in clusters {
+        let stop = format!("pg_ctl -D /srv/{cluster} -m immediate stop");
         shell(
             scene,
-            &format!(
-                "runuser -u postgres -- /usr/lib/postgresql/15/bin/{stop}; \
-                 spindle umount data || umount --lazy /srv/data"
-            ),
+            &format!("runuser -u postgres -- /usr/lib/postgresql/15/bin/{stop}"),
+        );
+    }
+}
+
+fn unmount(scene: &Scene, group: &str) {
+    if is_mounted(&scene.join(group)).unwrap() {
+        shell(
+            scene,
+            &format!("spindle umount {group} || umount --lazy /srv/{group}"),
         );
     }
 }
@@ -137,6 +153,43 @@ fn the_operations_page_runs_as_written() {
     );
     assert!(outcome.stdout.contains("offline"), "{}", outcome.stdout);
     assert!(outcome.stdout.contains("former"), "{}", outcome.stdout);
+}
+
+#[test]
+fn the_page_on_moving_runs_as_written() {
+    if !can_run() {
+        return;
+    }
+    let scene = Scene::make(&std::env::temp_dir(), "spindle-moving").unwrap();
+    let _disks = Disks::mount(&scene);
+    let script = commands("docs/moving.md").replace("5433", SECOND_PORT);
+    let outcome = shell(&scene, &format!("set -euxo pipefail\n{script}"));
+    end_servers(
+        &scene,
+        &["old/main", "data/pg/main", "data/pg/fresh", "step/pg/main"],
+    );
+    for group in ["step", "wal", "data"] {
+        unmount(&scene, group);
+    }
+    assert!(
+        outcome.status.success(),
+        "{}\n{}",
+        outcome.stdout,
+        outcome.stderr
+    );
+    // Both copies have every row, and every page of the three clusters that were read is good.
+    assert_eq!(
+        outcome.stdout.matches("200000").count(),
+        2,
+        "{}",
+        outcome.stdout
+    );
+    assert_eq!(
+        outcome.stdout.matches("Bad checksums:  0").count(),
+        2,
+        "{}",
+        outcome.stdout
+    );
 }
 
 #[test]
