@@ -92,10 +92,15 @@ fn is_damaged_version_of(file: &PageFile, own: &[u8], other: &[u8]) -> bool {
     match fields {
         None => false,
         Some(Fields { position, sum }) => {
-            // A sum of 32 bits is proof by itself; one of 16 beside the same position.
-            let is_long = sum.len() >= 4;
             let has_same = |field: &Range<usize>| own[field.clone()] == other[field.clone()];
-            has_same(&sum) && (is_long || has_same(&position)) || !differ_outside(&[position, sum])
+            // A sum of 32 bits is proof by itself, unless the rest is of another version and only
+            // the block with the sum was not written; one of 16 bits beside the same position.
+            let is_proof = if sum.len() >= 4 {
+                !file.may_have_newer_head(own, other)
+            } else {
+                has_same(&position)
+            };
+            has_same(&sum) && is_proof || !differ_outside(&[position, sum])
         }
     }
 }

@@ -243,6 +243,20 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
     }
 }
 
+/// Whether a damaged page's header says that it is of a later version than the good one, or of a
+/// time that it does not say. A header of another number, or of zeros, says nothing: no server
+/// wrote it here. Encrypted and compressed pages have the position where plain ones have it.
+pub(crate) fn may_have_newer_head(own: &[u8], other: &[u8]) -> bool {
+    let number = |page: &[u8]| big(page, PAGE_NUMBER_OFFSET);
+    let position = |page: &[u8]| big_long(page, POSITION_BYTES.start);
+    number(own) == number(other)
+        && !is_zero(&other[..BODY_OFFSET])
+        && match (position(own), position(other)) {
+            (own, 0) => own != 0,
+            (own, other) => other > own,
+        }
+}
+
 fn is_coded_full_crc32(page: &[u8]) -> bool {
     big(page, 0) != 0 || page_type(page) & COMPRESSED_TYPE != 0
 }

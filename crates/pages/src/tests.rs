@@ -394,6 +394,36 @@ fn a_version_at_the_same_place_of_the_log_is_beaten_only_by_the_page_that_it_was
 }
 
 #[test]
+fn a_stored_sum_of_an_older_version_is_no_proof_beside_a_head_that_is_newer() {
+    let head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    let file = PageFile::InnoDb(Space::of_head(&head).unwrap());
+    for number in [0, 7] {
+        let page =
+            |seed, position| innodb_page_at(seed, Format::FullCrc32, 9, number, 16384, position);
+        let choice_beside = |own: &[u8], position, head_bytes: usize| {
+            let mut other = own.to_vec();
+            other[..head_bytes].copy_from_slice(&page(2, position)[..head_bytes]);
+            choose(&file, number.into(), &[own, &other])
+        };
+        let older = page(1, 100);
+        let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+        // All of the newer write but its last block came to the other disk.
+        assert_eq!(choice_beside(&older, 200, 12288), may_be_newer);
+        assert_eq!(choice_beside(&older, 200, 4096), may_be_newer);
+        assert_eq!(choice_beside(&older, 0, 4096), may_be_newer);
+        assert_eq!(choice_beside(&page(1, 0), 200, 4096), may_be_newer);
+        // All of it but its first one, and only that.
+        assert_eq!(choice_beside(&page(1, 200), 100, 4096), Choice::Right(0));
+        let mut without_head = older.clone();
+        without_head[..4096].fill(0);
+        assert_eq!(
+            choose(&file, number.into(), &[&older, &without_head]),
+            Choice::Right(0)
+        );
+    }
+}
+
+#[test]
 fn a_flipped_bit_in_the_field_that_tells_a_page_makes_it_none_of_another_place() {
     let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
     let file = PageFile::PostgreSql {
