@@ -172,6 +172,16 @@ impl Space {
     }
 }
 
+/// Whether the position in a plain page's header and the half of it at the end are of one version.
+/// The sum, which is wrong, proves neither.
+fn has_same_ends(page: &[u8], format: Format) -> bool {
+    let from_end = match format {
+        Format::FullCrc32 => TRAILER_BYTES,
+        Format::Crc32 => TRAILER_BYTES / 2,
+    };
+    big(page, page.len() - from_end) == big(page, LSN_LOW_OFFSET)
+}
+
 /// Where the doublewrite buffer lies in the system's space: the second and the third extent, as
 /// `buf_dblwr_t::create` of MariaDB (storage/innobase/buf/buf0dblwr.cc) makes it and checks it. An
 /// extent (`FSP_EXTENT_SIZE`, fsp0types.h) is 1 MiB of pages of up to 16 KiB, and 64 larger ones.
@@ -239,6 +249,7 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
     match space.format {
         Format::FullCrc32 if is_coded_full_crc32(bytes) => bad(Origin::Here(Position::Hidden)),
         Format::Crc32 if may_have_no_crc32(bytes) => Verdict::Unknown,
+        format if !has_same_ends(bytes, format) => bad(Origin::Here(Position::Hidden)),
         Format::FullCrc32 | Format::Crc32 => bad(Origin::Here(space.position_of(bytes))),
     }
 }
@@ -296,8 +307,8 @@ fn checked(page: &[u8], format: Format) -> Option<Coding> {
             (is_right, Coding::Coded)
         }
         Format::FullCrc32 => {
-            let is_right = crc32c(&page[..end - 4]) == big(page, end - 4)
-                && big(page, trailer) == big(page, LSN_LOW_OFFSET);
+            let is_right =
+                crc32c(&page[..end - 4]) == big(page, end - 4) && has_same_ends(page, format);
             (is_right, Coding::Plain)
         }
         Format::Crc32 => {
@@ -307,9 +318,8 @@ fn checked(page: &[u8], format: Format) -> Option<Coding> {
             if is_encrypted && sum != big(page, 0) {
                 return Some(Coding::Coded);
             }
-            let is_right = sum == big(page, 0)
-                && sum == big(page, trailer)
-                && big(page, end - 4) == big(page, LSN_LOW_OFFSET);
+            let is_right =
+                sum == big(page, 0) && sum == big(page, trailer) && has_same_ends(page, format);
             (is_right, Coding::Plain)
         }
     };

@@ -424,6 +424,58 @@ fn a_stored_sum_of_an_older_version_is_no_proof_beside_a_head_that_is_newer() {
 }
 
 #[test]
+fn a_flipped_bit_in_its_position_makes_no_newer_page_an_older_one() {
+    let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+    let postgresql = PageFile::PostgreSql {
+        segment: 0,
+        cluster: WITH_CHECKSUMS,
+    };
+    let innodb = [Format::Crc32, Format::FullCrc32].map(|format| {
+        let head = innodb_page(3, format, 9, 0, 16384);
+        PageFile::InnoDb(Space::of_head(&head).unwrap())
+    });
+    for file in [postgresql, innodb[0], innodb[1]] {
+        let page = |position: u64| match &file {
+            PageFile::InnoDb(space) => {
+                innodb_page_at(position, space.format, 9, 7, 16384, position)
+            }
+            _ => postgresql_page_at(position, 7, position, 8192),
+        };
+        let low_byte = match &file {
+            PageFile::InnoDb(_) => 23,
+            _ => 4,
+        };
+        // 200 becomes 72.
+        let mut flipped = page(200);
+        flipped[low_byte] ^= 0x80;
+        assert!(file.judge(7, &flipped).is_bad());
+        assert_eq!(choose(&file, 7, &[&page(100), &flipped]), may_be_newer);
+        // The halves of a position are not compared by themselves.
+        let mut flipped = page((1 << 32) + 200);
+        let high_byte = match &file {
+            PageFile::InnoDb(_) => 19,
+            _ => 0,
+        };
+        flipped[high_byte] ^= 1;
+        assert_eq!(choose(&file, 7, &[&page(300), &flipped]), may_be_newer);
+        // One that is older with the right bit too is no newer one.
+        let mut flipped = page(90);
+        flipped[low_byte] ^= 1;
+        let expected = match &file {
+            PageFile::InnoDb(_) => may_be_newer,
+            _ => Choice::Right(0),
+        };
+        assert_eq!(choose(&file, 7, &[&page(100), &flipped]), expected);
+    }
+    // Both ends of a page of InnoDB are of one version, or neither tells which.
+    let (file, format) = (&innodb[1], Format::FullCrc32);
+    let page = |position| innodb_page_at(position, format, 9, 7, 16384, position);
+    let mut torn = page(200);
+    torn[..4096].copy_from_slice(&page(90)[..4096]);
+    assert_eq!(choose(file, 7, &[&page(100), &torn]), may_be_newer);
+}
+
+#[test]
 fn a_flipped_bit_in_the_field_that_tells_a_page_makes_it_none_of_another_place() {
     let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
     let file = PageFile::PostgreSql {
