@@ -232,7 +232,9 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
         let has_its_space =
             is_system || coding == Coding::Coded || big(bytes, SPACE_OFFSET) == space.number;
         return match coding {
-            _ if !has_its_number || !has_its_space => bad(Origin::Elsewhere),
+            _ if !has_its_number => bad(Origin::Elsewhere),
+            // Of a file that is written over this one in place, whose first page comes last.
+            _ if !has_its_space => bad(Origin::Here(Position::Hidden)),
             Coding::Plain => Verdict::Good(space.position_of(bytes)),
             Coding::Coded => Verdict::Good(Position::Hidden),
         };

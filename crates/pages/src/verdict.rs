@@ -43,7 +43,7 @@ pub enum Origin {
     /// Of another place, or no page at all: no program wrote this as this page.
     Elsewhere,
     /// It looks like a version of this page that is damaged, or that was written without a
-    /// checksum.
+    /// checksum, or like the page of this number of another file that came over this one.
     Here(Position),
 }
 
