@@ -206,6 +206,44 @@ fn a_sound_page_of_another_space_in_its_place_may_be_of_the_file_that_came_over_
 }
 
 #[test]
+fn in_the_systems_space_a_page_stands_in_its_place_but_for_the_doublewrite_buffer() {
+    for format in [Format::Crc32, Format::FullCrc32] {
+        let page = |space, number| innodb_page(7, format, space, number, 16384);
+        let first = Space::of_head(&page(0, 0)).unwrap();
+        let second = Space::of_head(&page(0, 768)).unwrap();
+        assert_eq!((first.first_page, second.first_page), (0, 768));
+        let is_good = |space: &Space, place, bytes: &[u8]| -> bool {
+            innodb::judge(bytes, place, space).is_good()
+        };
+        assert!(is_good(&first, 0, &page(0, 0)) && is_good(&first, 300, &page(0, 300)));
+        assert!(is_good(&second, 0, &page(0, 768)) && is_good(&second, 300, &page(0, 1068)));
+        for place in [1, 63, 192, 300] {
+            let misplaced = page(0, 299);
+            let verdict = innodb::judge(&misplaced, place, &first);
+            assert_eq!(verdict, Verdict::Bad(Origin::Elsewhere), "{place}");
+            let own = page(0, u32::try_from(place).unwrap());
+            let file = PageFile::InnoDb(first);
+            assert_eq!(choose(&file, place, &[&misplaced, &own]), Choice::Right(1));
+        }
+        for inside in [64, 128, 191] {
+            assert!(is_good(&first, inside, &page(0, 299)), "{inside}");
+            assert!(is_good(&first, inside, &page(9, 3)), "{inside}");
+        }
+        // What a server may have left so, or may be of another of the space's files.
+        for (space, place, bytes) in [
+            (&first, 300, page(0, 0)),
+            (&first, 300, page(9, 300)),
+            (&first, 0, page(0, 768)),
+            (&second, 0, page(0, 0)),
+            (&second, 300, page(0, 300)),
+        ] {
+            let verdict = innodb::judge(&bytes, place, space);
+            assert_eq!(verdict, Verdict::Unknown, "{place}");
+        }
+    }
+}
+
+#[test]
 fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
     for format in [Format::Crc32, Format::FullCrc32] {
         for page_bytes in [4096, 8192, 16384, 32768, 65536] {
@@ -217,6 +255,7 @@ fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
                     format,
                     page_bytes,
                     number: 9,
+                    first_page: 0,
                     is_coded: false,
                     certain: true
                 }
