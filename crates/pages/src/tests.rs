@@ -167,6 +167,17 @@ fn without_a_control_file_a_right_checksum_is_proof_and_a_wrong_one_is_not() {
 }
 
 #[test]
+fn a_segment_is_of_one_gib_whatever_the_length_of_its_pages() {
+    for page_bytes in [1024, 4096, 8192, 32768] {
+        let segment_pages = (1 << 30) / u32::try_from(page_bytes).unwrap();
+        let page = postgresql_page_at(1, 2 * segment_pages + 7, 1, page_bytes);
+        let cluster = Cluster::of_head(&page);
+        assert_eq!(cluster.page_bytes, page_bytes);
+        assert!(postgresql::judge(&page, 2, 7, cluster).is_good());
+    }
+}
+
+#[test]
 fn a_page_in_the_place_of_another_is_bad() {
     let page = postgresql_page(1, 131_072 * 2 + 7);
     assert!(postgresql::judge(&page, 2, 7, WITH_CHECKSUMS).is_good());
