@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use spindle_base::crc32c;
+use spindle_base::{FileId, crc32c};
 use spindle_device::{DiskSlot, Disks, Operation, Request, SimulatedDisks};
+use spindle_fs::{Handle, RenameMode};
+use spindle_group::{ScrubScope, ScrubStep, ScrubView, ScrubWish};
 use spindle_pages::postgresql::checksum;
 
-use crate::fixture::{Fixture, ROOT};
+use crate::fixture::{Fixture, ROOT, name};
 
 const PAGE_BYTES: u64 = 8192;
 const PAGES_COUNT: u32 = 64;
@@ -45,8 +47,8 @@ impl Disks for OneSideBusy {
     }
 }
 
-/// A control file of PostgreSQL 17 that says that pages have checksums.
-fn control() -> Vec<u8> {
+/// A control file of PostgreSQL 17 that says whether pages have checksums.
+fn control(has_checksums: bool) -> Vec<u8> {
     const SUM_OFFSET: usize = 288;
     let mut bytes = vec![0; 8192];
     let mut put = |offset: usize, value: &[u8]| {
@@ -56,7 +58,7 @@ fn control() -> Vec<u8> {
     put(SUM_OFFSET - 80, &1_234_567.0_f64.to_le_bytes());
     put(SUM_OFFSET - 72, &(PAGE_BYTES as u32).to_le_bytes());
     put(SUM_OFFSET - 68, &131_072_u32.to_le_bytes());
-    put(SUM_OFFSET - 36, &1_u32.to_le_bytes());
+    put(SUM_OFFSET - 36, &u32::from(has_checksums).to_le_bytes());
     let sum = crc32c(&bytes[..SUM_OFFSET]);
     bytes[SUM_OFFSET..SUM_OFFSET + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
@@ -78,7 +80,7 @@ fn what_is_read_again_after_a_mend_is_verified_too() {
     let global = fixture.directory(ROOT, "global");
     let base = fixture.directory(ROOT, "base");
     let database = fixture.directory(base, "5");
-    fixture.write(&fixture.make(global, "pg_control"), 0, &control());
+    fixture.write(&fixture.make(global, "pg_control"), 0, &control(true));
     let relation = fixture.make(database, "16384");
     let pages: Vec<u8> = (0..PAGES_COUNT).flat_map(page).collect();
     fixture.write(&relation, 0, &pages);
@@ -110,4 +112,71 @@ fn what_is_read_again_after_a_mend_is_verified_too() {
         "a page was mended"
     );
     assert!(read == pages, "a page that lies was served");
+}
+
+/// Makes a cluster in a directory, whose one relation has these bytes.
+fn cluster(fixture: &Fixture, at: FileId, has_checksums: bool, pages: &[u8]) -> Arc<Handle> {
+    let global = fixture.directory(at, "global");
+    let base = fixture.directory(at, "base");
+    let database = fixture.directory(base, "5");
+    let control_file = fixture.make(global, "pg_control");
+    fixture.write(&control_file, 0, &control(has_checksums));
+    let relation = fixture.make(database, "16384");
+    fixture.write(&relation, 0, pages);
+    relation
+}
+
+#[test]
+fn a_file_that_was_moved_while_a_scrub_runs_is_not_judged_by_what_stands_at_its_former_path() {
+    let mut fixture = Fixture::plain();
+    let earlier = fixture.make(ROOT, "earlier");
+    fixture.write(&earlier, 0, &[1; 4096]);
+    let main = fixture.directory(ROOT, "main");
+    let pages: Vec<u8> = (0..PAGES_COUNT).flat_map(page).collect();
+    let mut without_sums = pages.clone();
+    without_sums[8..10].fill(0);
+    let relation = cluster(&fixture, main, false, &without_sums);
+    let wish = ScrubWish {
+        scope: ScrubScope::Files(vec![earlier.id(), relation.id()]),
+        title: "DATA".to_owned(),
+        repair: true,
+        power: 1024,
+        distrust: None,
+    };
+    drop((earlier, relation));
+    // Nobody has the nodes in memory: their names come from the index.
+    fixture.reopen();
+    let group = fixture.fs().group();
+    group.start_scrub(wish).unwrap();
+    while group.scrub_view().unwrap().done_bytes == 0 {
+        assert_eq!(group.scrub_unit(1000).unwrap(), ScrubStep::Did);
+    }
+    (fixture.fs())
+        .rename(
+            ROOT,
+            name("main"),
+            ROOT,
+            name("old"),
+            RenameMode::NoReplace,
+            fixture.now(),
+        )
+        .unwrap();
+    let main = fixture.directory(ROOT, "main");
+    drop(cluster(&fixture, main, true, &pages));
+    let view = finish(&fixture);
+    assert_eq!(view.judged_pages_count, 0, "{:?}", view.findings);
+    assert_eq!(view.findings_count, 0, "{:?}", view.findings);
+}
+
+/// Works until the scrub has ended; the clock stands still but where it waits.
+fn finish(fixture: &Fixture) -> ScrubView {
+    let group = fixture.fs().group();
+    let mut now_ms = 1000;
+    loop {
+        match group.scrub_unit(now_ms).unwrap() {
+            ScrubStep::Did => {}
+            ScrubStep::Waiting => now_ms += 10_000,
+            ScrubStep::Idle => return group.scrub_view().unwrap(),
+        }
+    }
 }
