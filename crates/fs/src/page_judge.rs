@@ -2,7 +2,8 @@
 //!
 //! The group knows files by number. A path comes from the node where it is in memory, else from
 //! an index over all names that is made once a scrub needs it and dropped when the scrub ends; one
-//! that leads elsewhere by then is none. The judge holds no group: it would keep the group that holds it alive.
+//! that leads elsewhere by then is none. The judge holds no group: it would keep the group that
+//! holds it alive.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
