@@ -64,8 +64,10 @@ impl FileSystem {
         mut out: ReadTarget<'_>,
     ) -> FsResult<usize> {
         let mut length = self.read_once(handle, offset_bytes, &mut out)?;
+        let mut in_vain = None;
         for _ in 0..LOOKS_MOST {
-            if !self.mend_what_was_read(&handle.node, offset_bytes, &out.bytes()[..length]) {
+            let read = &out.bytes()[..length];
+            if !self.mend_what_was_read(&handle.node, offset_bytes, read, &mut in_vain) {
                 break;
             }
             // Perhaps from another copy, which has its own pages that lie.

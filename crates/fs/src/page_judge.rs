@@ -1,10 +1,13 @@
 //! Which files a scrub can judge: their paths, and what their first bytes say.
 //!
 //! The group knows files by number. A path comes from the node where it is in memory, else from
-//! an index over all names that is made once a scrub needs it and dropped when the scrub ends.
-//! The judge holds no group: it would keep the group that holds it alive.
+//! an index over all names that is made once a scrub needs it and dropped when the scrub ends; one
+//! that leads elsewhere by then is none. The judge holds no group: it would keep the group that
+//! holds it alive.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Weak};
 
 use spindle_base::FileId;
@@ -41,15 +44,12 @@ impl PathJudge {
         }
     }
 
-    fn path(&self, core: &Arc<Core>, id: FileId) -> Option<String> {
+    fn path(&self, core: &Arc<Core>, id: FileId) -> Option<OsString> {
         let files = FileSystem {
             core: Arc::clone(core),
         };
         if let Some(path) = files.recent_path(id) {
-            return Some(format!(
-                "/{}",
-                path.to_string_lossy().trim_start_matches('/')
-            ));
+            return Some(path);
         }
         let mut index = self.index.lock();
         let index = index.get_or_insert_with(|| names(core));
@@ -58,11 +58,15 @@ impl PathJudge {
         // A name that leads in a circle is damage, which the check tells of.
         while at != FileId::ROOT && parts.len() < 1000 {
             let (parent, name) = index.get(&at)?;
-            parts.push(String::from_utf8_lossy(name).into_owned());
+            parts.push(name);
             at = *parent;
         }
-        parts.reverse();
-        Some(format!("/{}", parts.join("/")))
+        let mut path = Vec::new();
+        for name in parts.into_iter().rev() {
+            path.push(b'/');
+            path.extend(&name[..]);
+        }
+        Some(OsString::from_vec(path))
     }
 
     /// From each copy of the file and of its control file: a disk that lost writes may be the one
@@ -89,6 +93,13 @@ impl PathJudge {
     }
 }
 
+fn leads_to(core: &Arc<Core>, path: &OsStr, id: FileId) -> bool {
+    let files = FileSystem {
+        core: Arc::clone(core),
+    };
+    files.resolve(path).is_ok_and(|found| found.id == id)
+}
+
 fn slices(copies: &[Vec<u8>]) -> Vec<&[u8]> {
     copies.iter().map(|copy| &copy[..]).collect()
 }
@@ -105,8 +116,23 @@ impl PageJudge for PathJudge {
         let Some(file) = core.group.file(id) else {
             return unknown();
         };
-        let title = self.path(&core, id).unwrap_or_else(|| unknown().title);
+        let path = self.path(&core, id);
+        let title = match &path {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => unknown().title,
+        };
         let pages = Self::pages(&core, &file, &title);
+        // The index is as old as the scrub, and a cluster that was moved since may have another in
+        // its place: whoever is judged by a control file must have been below it when it was read.
+        if let (Some(path), Some(_)) = (path, pages)
+            && !leads_to(&core, &path, id)
+        {
+            // What is none by its name says itself what it is.
+            return Known {
+                pages: pages.filter(|_| !is_candidate(&title)),
+                ..unknown()
+            };
+        }
         Known { title, pages }
     }
 

@@ -7,7 +7,9 @@
 //! holds a lock of the file system: what a file is has to be read from other files.
 //!
 //! What no copy proves is returned as it is, as without this; the database that reads it judges
-//! it again, and the next scrub tells of it.
+//! it again, and the next scrub tells of it. A look that mended nothing is followed by one more
+//! read, because another reader may have mended what was wrong, and by another look only where
+//! that read met something else.
 
 use std::sync::Arc;
 
@@ -24,9 +26,9 @@ use crate::system::FileSystem;
 
 /// So often one read is looked at: once for each copy that an extent can have.
 pub(crate) const LOOKS_MOST: usize = COPIES_MAX;
-/// So many looks in a row may find a page wrong and mend nothing before a file's pages are left
-/// to its database: each costs a read of every copy, and most likely the file is something else.
-/// A read that stays wrong is looked at [`LOOKS_MOST`] times.
+/// So many more looks than good reads may find a page wrong and mend nothing before a file's pages
+/// are left to its database, until it has read good ones again: each look costs a read of every
+/// copy, and most likely the file is something else.
 const DOUBTS_MAX: u32 = 192;
 /// A file that was no database's is asked again when it is so many times as long.
 const GROWTH: u64 = 4;
@@ -56,8 +58,15 @@ impl FileSystem {
     }
 
     /// Whether a page among the bytes that were read was wrong and may be right by now, so that they
-    /// have to be read again.
-    pub(crate) fn mend_what_was_read(&self, node: &Node, offset_bytes: u64, read: &[u8]) -> bool {
+    /// have to be read again. `in_vain` is what the look before, of the same read, was at and did
+    /// not mend.
+    pub(crate) fn mend_what_was_read(
+        &self,
+        node: &Node,
+        offset_bytes: u64,
+        read: &[u8],
+        in_vain: &mut Option<(u64, u64)>,
+    ) -> bool {
         if !self.core.verifies.load(Ordering::Relaxed) {
             return false;
         }
@@ -68,13 +77,15 @@ impl FileSystem {
         let Some(pages) = self.pages_of(node, file, offset_bytes, read) else {
             return false;
         };
-        let Some((first_bytes, end_bytes)) = bad_range(&pages, offset_bytes, read) else {
-            if watch.doubts_count.load(Ordering::Relaxed) > 0 {
-                watch.doubts_count.store(0, Ordering::Relaxed);
+        let doubts_count = watch.doubts_count.load(Ordering::Relaxed);
+        let Some(range) = bad_range(&pages, offset_bytes, read) else {
+            if doubts_count > 0 {
+                // Of readers at once one may be forgotten.
+                (watch.doubts_count).store(doubts_count - 1, Ordering::Relaxed);
             }
             return false;
         };
-        if watch.doubts_count.load(Ordering::Relaxed) >= DOUBTS_MAX {
+        if doubts_count >= DOUBTS_MAX || *in_vain == Some(range) {
             return false;
         }
         // Its server may have been stopped and its checksums switched off since it was looked at.
@@ -83,8 +94,9 @@ impl FileSystem {
         if !matches!(again, Looked::Pages(same) if same == pages) {
             return false;
         }
-        match (self.core.group).mend_pages(file, first_bytes, end_bytes) {
+        match (self.core.group).mend_pages(file, range.0, range.1) {
             Ok(is_mended) => {
+                *in_vain = (!is_mended).then_some(range);
                 if !is_mended {
                     watch.doubts_count.fetch_add(1, Ordering::Relaxed);
                 }

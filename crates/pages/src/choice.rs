@@ -2,8 +2,9 @@
 //!
 //! A version is right only where everything else is proven to be wrong: bytes that are no version
 //! of this page at all, a damaged version of it that is older, or the right version itself with
-//! some damage. What could be the newer good page (one without a checksum, one whose position in the log is later or not known, zeros)
-//! is never beaten: overwriting it would lose what was committed, and nobody would ever know.
+//! some damage. What could be the newer good page (one without a checksum, one whose position in
+//! the log is later or not known, or would be with another bit of it, zeros) is never beaten:
+//! overwriting it would lose what was committed, and nobody would ever know.
 
 use std::ops::Range;
 
@@ -53,19 +54,11 @@ pub fn choose(file: &PageFile, first_page: u64, versions: &[&[u8]]) -> Choice {
         let others = judged.iter().enumerate().filter(|(n, _)| *n != number);
         let doubt = others
             .filter_map(|(other, verdicts)| {
-                let pages = versions[number]
-                    .chunks(file.page_bytes())
-                    .zip(versions[other].chunks(file.page_bytes()));
-                own.iter()
-                    .zip(verdicts)
+                let pages = (versions[number].chunks(file.page_bytes()).zip(own))
+                    .zip(versions[other].chunks(file.page_bytes()).zip(verdicts));
+                (first_page..)
                     .zip(pages)
-                    .filter(|(_, (own, other))| own != other)
-                    .filter_map(|(verdicts, (own, other))| {
-                        let doubt = doubt_beside(*verdicts.0, *verdicts.1)?;
-                        let is_own = doubt == Undecided::MayBeNewer
-                            && is_damaged_version_of(file, own, other);
-                        (!is_own).then_some(doubt)
-                    })
+                    .filter_map(|(page, (own, other))| doubt_of_page(file, page, own, other))
                     .min()
             })
             .min();
@@ -77,6 +70,49 @@ pub fn choose(file: &PageFile, first_page: u64, versions: &[&[u8]]) -> Choice {
         }
     }
     Choice::Undecided(undecided.unwrap_or(Undecided::NoneGood))
+}
+
+/// Why the version `own` of a page may not be written over `other`.
+fn doubt_of_page(
+    file: &PageFile,
+    page: u64,
+    (own, own_verdict): (&[u8], &Verdict),
+    (other, other_verdict): (&[u8], &Verdict),
+) -> Option<Undecided> {
+    if own == other {
+        return None;
+    }
+    let doubt = doubt_beside(*own_verdict, *other_verdict).or_else(|| {
+        has_later_position_by_one_bit(file, page, *own_verdict, (other, *other_verdict))
+            .then_some(Undecided::MayBeNewer)
+    })?;
+    let is_own = doubt == Undecided::MayBeNewer && is_damaged_version_of(file, own, other);
+    (!is_own).then_some(doubt)
+}
+
+/// Whether all that is wrong with `other`, which says that it is older, may be a flipped bit of
+/// the very position that says so.
+fn has_later_position_by_one_bit(
+    file: &PageFile,
+    page: u64,
+    own: Verdict,
+    (other, other_verdict): (&[u8], Verdict),
+) -> bool {
+    let (Verdict::Good(own), Verdict::Bad(Origin::Here(_))) = (own, other_verdict) else {
+        return false;
+    };
+    let Some(Fields { position, .. }) = file.fields_of(other) else {
+        return false;
+    };
+    let mut flipped = other.to_vec();
+    position.into_iter().any(|at| {
+        (0..8).any(|bit| {
+            flipped[at] ^= 1 << bit;
+            let verdict = file.judge(page, &flipped);
+            flipped[at] ^= 1 << bit;
+            matches!(verdict, Verdict::Good(position) if !position.is_before(own))
+        })
+    })
 }
 
 /// Whether `other`, whose checksum is wrong, is what became of the good page `own`: another version
@@ -92,10 +128,15 @@ fn is_damaged_version_of(file: &PageFile, own: &[u8], other: &[u8]) -> bool {
     match fields {
         None => false,
         Some(Fields { position, sum }) => {
-            // A sum of 32 bits is proof by itself; one of 16 beside the same position.
-            let is_long = sum.len() >= 4;
             let has_same = |field: &Range<usize>| own[field.clone()] == other[field.clone()];
-            has_same(&sum) && (is_long || has_same(&position)) || !differ_outside(&[position, sum])
+            // A sum of 32 bits is proof by itself, unless the rest is of another version and only
+            // the block with the sum was not written; one of 16 bits beside the same position.
+            let is_proof = if sum.len() >= 4 {
+                !file.may_have_newer_head(own, other)
+            } else {
+                has_same(&position)
+            };
+            has_same(&sum) && is_proof || !differ_outside(&[position, sum])
         }
     }
 }

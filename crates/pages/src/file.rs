@@ -186,6 +186,14 @@ impl PageFile {
         }
     }
 
+    /// Whether a damaged page's head says that it is of a later version than the good one.
+    pub(crate) fn may_have_newer_head(&self, own: &[u8], other: &[u8]) -> bool {
+        match self {
+            Self::InnoDb(_) => innodb::may_have_newer_head(own, other),
+            Self::PostgreSql { .. } | Self::Sqlite(_) => false,
+        }
+    }
+
     /// What the page of this number is worth.
     #[must_use]
     pub fn judge(&self, page: u64, bytes: &[u8]) -> Verdict {

@@ -41,6 +41,9 @@ const BODY_OFFSET: usize = 38;
 const FLAGS_OFFSET: usize = 54;
 const TRAILER_BYTES: usize = 8;
 
+/// The number of the system's space, which goes over several files and holds the doublewrite buffer.
+const SYSTEM_SPACE: u32 = 0;
+
 /// What stands in both sums of a page that was written without one.
 const NO_CHECKSUM: u32 = 0xDEAD_BEEF;
 /// What page 0 holds where the file's pages can be encrypted: MariaDB writes it behind the list
@@ -73,6 +76,9 @@ pub struct Space {
     pub page_bytes: usize,
     /// The number of the tablespace; 0 is the system's.
     pub number: u32,
+    /// What the file's first page says its number is: that of the first file of the system's space
+    /// is 0, and the next files' pages are counted on.
+    pub first_page: u32,
     /// Whether pages can be encrypted or compressed: positions in the log prove nothing then.
     pub is_coded: bool,
     /// Whether page 0 was itself good: only then another page can be called bad.
@@ -87,8 +93,16 @@ impl Space {
             return None;
         }
         let number = big(head, SPACE_OFFSET);
+        let first_page = big(head, PAGE_NUMBER_OFFSET);
         let flags = big(head, FLAGS_OFFSET);
-        let told = Self::of_flags(flags, number);
+        let told = Self::of_flags(flags).map(|(format, page_bytes, is_coded)| Self {
+            format,
+            page_bytes,
+            number,
+            first_page,
+            is_coded,
+            certain: false,
+        });
         if told.is_none() && is_row_compressed(flags) {
             return None;
         }
@@ -97,6 +111,7 @@ impl Space {
             format,
             page_bytes: PAGE_BYTES,
             number,
+            first_page,
             is_coded: true,
             certain: false,
         });
@@ -113,7 +128,8 @@ impl Space {
         Some(space)
     }
 
-    fn of_flags(flags: u32, number: u32) -> Option<Self> {
+    /// The format, the length of pages, and whether they can be coded.
+    fn of_flags(flags: u32) -> Option<(Format, usize, bool)> {
         let (format, exponent, is_coded) = if flags & FULL_CRC32_MARKER != 0 {
             // Bits 5 to 7: the algorithm of page compression.
             (Format::FullCrc32, flags & 0xF, flags >> 5 & 7 != 0)
@@ -132,13 +148,7 @@ impl Space {
         let page_bytes = 512_usize.checked_shl(exponent)?;
         (PAGE_BYTES_LEAST..=PAGE_BYTES_MOST)
             .contains(&page_bytes)
-            .then_some(Self {
-                format,
-                page_bytes,
-                number,
-                is_coded,
-                certain: false,
-            })
+            .then_some((format, page_bytes, is_coded))
     }
 
     /// Whether these bytes can be this file's first page, damaged or not. A disk that lost all
@@ -170,6 +180,16 @@ impl Space {
             Position::of_header(big_long(page, POSITION_BYTES.start))
         }
     }
+}
+
+/// Whether the position in a plain page's header and the half of it at the end are of one version.
+/// The sum, which is wrong, proves neither.
+fn has_same_ends(page: &[u8], format: Format) -> bool {
+    let from_end = match format {
+        Format::FullCrc32 => TRAILER_BYTES,
+        Format::Crc32 => TRAILER_BYTES / 2,
+    };
+    big(page, page.len() - from_end) == big(page, LSN_LOW_OFFSET)
 }
 
 /// Where the doublewrite buffer lies in the system's space: the second and the third extent, as
@@ -212,35 +232,81 @@ pub fn judge(bytes: &[u8], page: u64, space: &Space) -> Verdict {
         true => Verdict::Bad(origin),
         false => Verdict::Unknown,
     };
-    // The system's space goes over several files and holds the doublewrite buffer, whose pages
-    // bear the numbers of those they are copies of.
-    let is_system = space.number == 0;
-    let has_its_number = is_system || u64::from(big(bytes, PAGE_NUMBER_OFFSET)) == page;
-    let coding = checked(bytes, space.format);
-    if let Some(coding) = coding {
-        // What is encrypted is so with the number of the space in it.
-        let has_its_space =
-            is_system || coding == Coding::Coded || big(bytes, SPACE_OFFSET) == space.number;
-        return match coding {
-            _ if !has_its_number || !has_its_space => bad(Origin::Elsewhere),
-            Coding::Plain => Verdict::Good(space.position_of(bytes)),
-            Coding::Coded => Verdict::Good(Position::Hidden),
+    if let Some(coding) = checked(bytes, space.format) {
+        return match (misplaced(bytes, page, space, coding), coding) {
+            (Some(Verdict::Bad(origin)), _) => bad(origin),
+            (Some(verdict), _) => verdict,
+            (None, Coding::Plain) => Verdict::Good(space.position_of(bytes)),
+            (None, Coding::Coded) => Verdict::Good(Position::Hidden),
         };
     }
     // A compressed page of another space may lie in the doublewrite buffer.
-    if is_system && doublewrite_pages(space.page_bytes).contains(&page) {
+    if is_in_doublewrite(page, space) {
         return Verdict::Unknown;
     }
     // Every program that writes a page writes its number; one bit of it may have flipped.
     let wrong_bits = (u64::from(big(bytes, PAGE_NUMBER_OFFSET)) ^ page).count_ones();
-    if !has_its_number && wrong_bits > 1 {
+    if space.number != SYSTEM_SPACE && wrong_bits > 1 {
         return bad(Origin::Elsewhere);
     }
     match space.format {
         Format::FullCrc32 if is_coded_full_crc32(bytes) => bad(Origin::Here(Position::Hidden)),
         Format::Crc32 if may_have_no_crc32(bytes) => Verdict::Unknown,
+        format if !has_same_ends(bytes, format) => bad(Origin::Here(Position::Hidden)),
         Format::FullCrc32 | Format::Crc32 => bad(Origin::Here(space.position_of(bytes))),
     }
+}
+
+/// What a page whose checksum is right is worth where it does not stand in its place.
+fn misplaced(bytes: &[u8], page: u64, space: &Space, coding: Coding) -> Option<Verdict> {
+    let number = u64::from(big(bytes, PAGE_NUMBER_OFFSET));
+    // What is encrypted is so with the number of the space in it.
+    let has_its_space = coding == Coding::Coded || big(bytes, SPACE_OFFSET) == space.number;
+    if space.number != SYSTEM_SPACE {
+        return if number != page {
+            Some(Verdict::Bad(Origin::Elsewhere))
+        } else if !has_its_space {
+            // Of a file that is written over this one in place, whose first page comes last.
+            Some(Verdict::Bad(Origin::Here(Position::Hidden)))
+        } else {
+            None
+        };
+    }
+    let has_its_number = number == page.saturating_add(u64::from(space.first_page));
+    if is_in_doublewrite(page, space) || (has_its_number && has_its_space) {
+        return None;
+    }
+    // Servers compare the number too, but take one of 0 for a page that was never used, and no
+    // space, in which old versions left anything (`buf_page_io_complete` of MySQL, buf0buf.cc). And
+    // a first page may itself be that of another of the space's files.
+    let is_proof = space.first_page == 0 && page != 0 && number != 0 && !has_its_number;
+    Some(if is_proof {
+        Verdict::Bad(Origin::Elsewhere)
+    } else {
+        Verdict::Unknown
+    })
+}
+
+/// Whether the page lies where the system's space has its doublewrite buffer, whose pages bear the
+/// numbers of those they are copies of.
+fn is_in_doublewrite(page: u64, space: &Space) -> bool {
+    let pages = doublewrite_pages(space.page_bytes);
+    let in_space = page.saturating_add(u64::from(space.first_page));
+    space.number == SYSTEM_SPACE && (pages.contains(&page) || pages.contains(&in_space))
+}
+
+/// Whether a damaged page's header says that it is of a later version than the good one, or of a
+/// time that it does not say. A header of another number, or of zeros, says nothing: no server
+/// wrote it here. Encrypted and compressed pages have the position where plain ones have it.
+pub(crate) fn may_have_newer_head(own: &[u8], other: &[u8]) -> bool {
+    let number = |page: &[u8]| big(page, PAGE_NUMBER_OFFSET);
+    let position = |page: &[u8]| big_long(page, POSITION_BYTES.start);
+    number(own) == number(other)
+        && !is_zero(&other[..BODY_OFFSET])
+        && match (position(own), position(other)) {
+            (own, 0) => own != 0,
+            (own, other) => other > own,
+        }
 }
 
 fn is_coded_full_crc32(page: &[u8]) -> bool {
@@ -282,8 +348,8 @@ fn checked(page: &[u8], format: Format) -> Option<Coding> {
             (is_right, Coding::Coded)
         }
         Format::FullCrc32 => {
-            let is_right = crc32c(&page[..end - 4]) == big(page, end - 4)
-                && big(page, trailer) == big(page, LSN_LOW_OFFSET);
+            let is_right =
+                crc32c(&page[..end - 4]) == big(page, end - 4) && has_same_ends(page, format);
             (is_right, Coding::Plain)
         }
         Format::Crc32 => {
@@ -293,9 +359,8 @@ fn checked(page: &[u8], format: Format) -> Option<Coding> {
             if is_encrypted && sum != big(page, 0) {
                 return Some(Coding::Coded);
             }
-            let is_right = sum == big(page, 0)
-                && sum == big(page, trailer)
-                && big(page, end - 4) == big(page, LSN_LOW_OFFSET);
+            let is_right =
+                sum == big(page, 0) && sum == big(page, trailer) && has_same_ends(page, format);
             (is_right, Coding::Plain)
         }
     };

@@ -19,8 +19,10 @@ pub const PAGE_BYTES: usize = 8192;
 /// What a server can be built for.
 const PAGE_BYTES_LEAST: u32 = 1 << 10;
 const PAGE_BYTES_MOST: u32 = 32 << 10;
-/// Pages of one segment file, usually: 1 GiB of them.
-pub const SEGMENT_PAGES: u32 = (1 << 30) / 8192;
+/// Length of one segment file, usually: the build sets it apart from that of a page.
+const SEGMENT_BYTES: u32 = 1 << 30;
+/// Pages of the usual length in one segment file.
+pub const SEGMENT_PAGES: u32 = SEGMENT_BYTES / 8192;
 
 /// Where a page says its position in the log.
 pub(crate) const POSITION_BYTES: Range<usize> = 0..8;
@@ -121,6 +123,7 @@ impl Cluster {
         }
         Self {
             page_bytes: page_bytes as usize,
+            segment_pages: SEGMENT_BYTES / page_bytes,
             ..usual
         }
     }

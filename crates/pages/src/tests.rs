@@ -167,6 +167,17 @@ fn without_a_control_file_a_right_checksum_is_proof_and_a_wrong_one_is_not() {
 }
 
 #[test]
+fn a_segment_is_of_one_gib_whatever_the_length_of_its_pages() {
+    for page_bytes in [1024, 4096, 8192, 32768] {
+        let segment_pages = (1 << 30) / u32::try_from(page_bytes).unwrap();
+        let page = postgresql_page_at(1, 2 * segment_pages + 7, 1, page_bytes);
+        let cluster = Cluster::of_head(&page);
+        assert_eq!(cluster.page_bytes, page_bytes);
+        assert!(postgresql::judge(&page, 2, 7, cluster).is_good());
+    }
+}
+
+#[test]
 fn a_page_in_the_place_of_another_is_bad() {
     let page = postgresql_page(1, 131_072 * 2 + 7);
     assert!(postgresql::judge(&page, 2, 7, WITH_CHECKSUMS).is_good());
@@ -179,8 +190,67 @@ fn a_page_in_the_place_of_another_is_bad() {
         assert!(innodb::judge(&page, 3, &space).is_good());
         let elsewhere = Verdict::Bad(Origin::Elsewhere);
         assert_eq!(innodb::judge(&page, 4, &space), elsewhere);
-        let other = innodb_page(2, format, 6, 3, 16384);
+        let other = innodb_page(2, format, 6, 4, 16384);
         assert_eq!(innodb::judge(&other, 3, &space), elsewhere);
+    }
+}
+
+#[test]
+fn a_sound_page_of_another_space_in_its_place_may_be_of_the_file_that_came_over_this_one() {
+    for format in [Format::Crc32, Format::FullCrc32] {
+        let file = PageFile::InnoDb(Space::of_head(&innodb_page(1, format, 5, 0, 16384)).unwrap());
+        // The first page, which says what space the file is, was not written yet.
+        let (own, newer) = (
+            innodb_page(2, format, 5, 3, 16384),
+            innodb_page(3, format, 6, 3, 16384),
+        );
+        assert!(file.judge(3, &newer).is_bad());
+        assert_eq!(
+            choose(&file, 3, &[&own, &newer]),
+            Choice::Undecided(Undecided::MayBeNewer)
+        );
+        // With one bit of the number flipped, which `crc32` does not cover, it is the same page.
+        let mut moved = own.clone();
+        moved[37] ^= 1;
+        assert_eq!(choose(&file, 3, &[&own, &moved]), Choice::Right(0));
+    }
+}
+
+#[test]
+fn in_the_systems_space_a_page_stands_in_its_place_but_for_the_doublewrite_buffer() {
+    for format in [Format::Crc32, Format::FullCrc32] {
+        let page = |space, number| innodb_page(7, format, space, number, 16384);
+        let first = Space::of_head(&page(0, 0)).unwrap();
+        let second = Space::of_head(&page(0, 768)).unwrap();
+        assert_eq!((first.first_page, second.first_page), (0, 768));
+        let is_good = |space: &Space, place, bytes: &[u8]| -> bool {
+            innodb::judge(bytes, place, space).is_good()
+        };
+        assert!(is_good(&first, 0, &page(0, 0)) && is_good(&first, 300, &page(0, 300)));
+        assert!(is_good(&second, 0, &page(0, 768)) && is_good(&second, 300, &page(0, 1068)));
+        for place in [1, 63, 192, 300] {
+            let misplaced = page(0, 299);
+            let verdict = innodb::judge(&misplaced, place, &first);
+            assert_eq!(verdict, Verdict::Bad(Origin::Elsewhere), "{place}");
+            let own = page(0, u32::try_from(place).unwrap());
+            let file = PageFile::InnoDb(first);
+            assert_eq!(choose(&file, place, &[&misplaced, &own]), Choice::Right(1));
+        }
+        for inside in [64, 128, 191] {
+            assert!(is_good(&first, inside, &page(0, 299)), "{inside}");
+            assert!(is_good(&first, inside, &page(9, 3)), "{inside}");
+        }
+        // What a server may have left so, or may be of another of the space's files.
+        for (space, place, bytes) in [
+            (&first, 300, page(0, 0)),
+            (&first, 300, page(9, 300)),
+            (&first, 0, page(0, 768)),
+            (&second, 0, page(0, 0)),
+            (&second, 300, page(0, 300)),
+        ] {
+            let verdict = innodb::judge(&bytes, place, space);
+            assert_eq!(verdict, Verdict::Unknown, "{place}");
+        }
     }
 }
 
@@ -196,6 +266,7 @@ fn an_innodb_file_tells_its_format_and_the_length_of_its_pages() {
                     format,
                     page_bytes,
                     number: 9,
+                    first_page: 0,
                     is_coded: false,
                     certain: true
                 }
@@ -391,6 +462,88 @@ fn a_version_at_the_same_place_of_the_log_is_beaten_only_by_the_page_that_it_was
             may_be_newer
         );
     }
+}
+
+#[test]
+fn a_stored_sum_of_an_older_version_is_no_proof_beside_a_head_that_is_newer() {
+    let head = innodb_page(3, Format::FullCrc32, 9, 0, 16384);
+    let file = PageFile::InnoDb(Space::of_head(&head).unwrap());
+    for number in [0, 7] {
+        let page =
+            |seed, position| innodb_page_at(seed, Format::FullCrc32, 9, number, 16384, position);
+        let choice_beside = |own: &[u8], position, head_bytes: usize| {
+            let mut other = own.to_vec();
+            other[..head_bytes].copy_from_slice(&page(2, position)[..head_bytes]);
+            choose(&file, number.into(), &[own, &other])
+        };
+        let older = page(1, 100);
+        let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+        // All of the newer write but its last block came to the other disk.
+        assert_eq!(choice_beside(&older, 200, 12288), may_be_newer);
+        assert_eq!(choice_beside(&older, 200, 4096), may_be_newer);
+        assert_eq!(choice_beside(&older, 0, 4096), may_be_newer);
+        assert_eq!(choice_beside(&page(1, 0), 200, 4096), may_be_newer);
+        // All of it but its first one, and only that.
+        assert_eq!(choice_beside(&page(1, 200), 100, 4096), Choice::Right(0));
+        let mut without_head = older.clone();
+        without_head[..4096].fill(0);
+        assert_eq!(
+            choose(&file, number.into(), &[&older, &without_head]),
+            Choice::Right(0)
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_its_position_makes_no_newer_page_an_older_one() {
+    let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);
+    let postgresql = PageFile::PostgreSql {
+        segment: 0,
+        cluster: WITH_CHECKSUMS,
+    };
+    let innodb = [Format::Crc32, Format::FullCrc32].map(|format| {
+        let head = innodb_page(3, format, 9, 0, 16384);
+        PageFile::InnoDb(Space::of_head(&head).unwrap())
+    });
+    for file in [postgresql, innodb[0], innodb[1]] {
+        let page = |position: u64| match &file {
+            PageFile::InnoDb(space) => {
+                innodb_page_at(position, space.format, 9, 7, 16384, position)
+            }
+            _ => postgresql_page_at(position, 7, position, 8192),
+        };
+        let low_byte = match &file {
+            PageFile::InnoDb(_) => 23,
+            _ => 4,
+        };
+        // 200 becomes 72.
+        let mut flipped = page(200);
+        flipped[low_byte] ^= 0x80;
+        assert!(file.judge(7, &flipped).is_bad());
+        assert_eq!(choose(&file, 7, &[&page(100), &flipped]), may_be_newer);
+        // The halves of a position are not compared by themselves.
+        let mut flipped = page((1 << 32) + 200);
+        let high_byte = match &file {
+            PageFile::InnoDb(_) => 19,
+            _ => 0,
+        };
+        flipped[high_byte] ^= 1;
+        assert_eq!(choose(&file, 7, &[&page(300), &flipped]), may_be_newer);
+        // One that is older with the right bit too is no newer one.
+        let mut flipped = page(90);
+        flipped[low_byte] ^= 1;
+        let expected = match &file {
+            PageFile::InnoDb(_) => may_be_newer,
+            _ => Choice::Right(0),
+        };
+        assert_eq!(choose(&file, 7, &[&page(100), &flipped]), expected);
+    }
+    // Both ends of a page of InnoDB are of one version, or neither tells which.
+    let (file, format) = (&innodb[1], Format::FullCrc32);
+    let page = |position| innodb_page_at(position, format, 9, 7, 16384, position);
+    let mut torn = page(200);
+    torn[..4096].copy_from_slice(&page(90)[..4096]);
+    assert_eq!(choose(file, 7, &[&page(100), &torn]), may_be_newer);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! What a page is worth by itself.
 
 /// Where a page stands in its database's log: of two versions of one page the newer has the
-/// greater position.
+/// greater position, as long as the log goes on. It goes back where a server is given another one:
+/// by `pg_resetwal`, by `pg_rewind` and the timeline that it leads to, where InnoDB's log was made
+/// anew (`innodb_force_recovery = 6`), and where a backup is restored over the files that are
+/// there. Nothing on a page tells of that: a newer page that a disk damaged after it, and whose
+/// version from before stands on another disk with a greater position, passes for the older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// The page says it, and it can be compared with that of other versions of the page.
@@ -21,7 +25,7 @@ impl Position {
         }
     }
 
-    /// Whether a page that stands here is certainly older than one that stands at `other`. What
+    /// Whether a page that stands here is older by the log than one that stands at `other`. What
     /// stands at the same place need not be the same: PostgreSQL's hint bits are not always
     /// logged.
     #[must_use]
@@ -39,7 +43,7 @@ pub enum Origin {
     /// Of another place, or no page at all: no program wrote this as this page.
     Elsewhere,
     /// It looks like a version of this page that is damaged, or that was written without a
-    /// checksum.
+    /// checksum, or like the page of this number of another file that came over this one.
     Here(Position),
 }
 
