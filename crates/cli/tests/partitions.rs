@@ -3,6 +3,7 @@
 
 mod place;
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
@@ -46,6 +47,31 @@ impl Loop {
     fn partition(&self) -> String {
         format!("{}p1", self.device)
     }
+
+    fn opened(&self) -> File {
+        let device = File::options().read(true).write(true).open(&self.device);
+        device.unwrap()
+    }
+
+    fn write(&self, bytes: &[u8], place: u64) {
+        let device = self.opened();
+        device.write_all_at(bytes, place).unwrap();
+        device.sync_all().unwrap();
+    }
+
+    /// The kernel knows a partition that no table lists.
+    fn tell_partition(&self, number: u32) -> String {
+        let told = spindle_device::add_partition(self.opened(), number, 4 << 20, 8 << 20);
+        told.unwrap();
+        format!("{}p{number}", self.device)
+    }
+
+    /// The kernel knows none any more.
+    fn forget_partitions(&self) {
+        let mut forget = Command::new("partx");
+        let forgotten = outcome(forget.args(["--delete", &self.device]));
+        assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    }
 }
 
 impl Drop for Loop {
@@ -60,6 +86,13 @@ fn blkid(device: &str, what: &str) -> String {
     let mut command = Command::new("blkid");
     let told = outcome(command.args(["--probe", "--output", "value", "--match-tag", what, device]));
     told.stdout.trim().to_owned()
+}
+
+/// The words that make a group of one partition.
+fn creating<'a>(device: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["group", "create", "data", "--redundancy", "external"];
+    let words = words.into_iter().chain(["--partition", "--disk", device]);
+    words.chain(more.iter().copied()).collect()
 }
 
 /// The words of a command that looks for disks there.
@@ -198,9 +231,7 @@ fn a_disk_in_a_partition_of_the_device_is_taken_by_no_force() {
         }
     }
     // A kernel that knows no partition of the device has no name for it.
-    let mut forget = Command::new("partx");
-    let forgotten = outcome(forget.args(["--delete", &held.device]));
-    assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    held.forget_partitions();
     let words = [&create[..2], &["new", "--force"], &disk].concat();
     place.refuse(
         words,
@@ -355,4 +386,116 @@ fn sectors_of_other_sizes_than_a_table_knows_are_refused() {
         place.refuse([&create[..], &disk].concat(), 2, &[&device.device, &wanted]);
         assert!(std::fs::read(place.path(size)).unwrap() == before);
     }
+}
+
+/// Zeros where the tables of a disk are, of which the kernel then knows no partitions.
+fn wipe_table(disk: &Loop) {
+    disk.write(&vec![0; 1 << 20], 0);
+    disk.write(&vec![0; 33 * 512], SIZE_BYTES - 33 * 512);
+    disk.forget_partitions();
+}
+
+#[test]
+fn a_member_behind_a_table_that_is_wiped_or_damaged_is_taken_by_no_force() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    // A checksum of the table's, which the kernel and others ask for.
+    held.forget_partitions();
+    held.write(&[0; 4], 512 + 16);
+    held.write(&[0; 4], SIZE_BYTES - 512 + 16);
+    let refused = |words: &[&str]| {
+        let before = std::fs::read(place.path("held")).unwrap();
+        let wanted = [&held.device, "disk data_0000 of the group data", "--force"];
+        place.refuse(words, 2, &wanted);
+        assert!(std::fs::read(place.path("held")).unwrap() == before);
+    };
+    let forced = creating(&held.device, &["--force"]);
+    refused(&forced);
+    held.tell_partition(7);
+    wipe_table(&held);
+    refused(&forced);
+    // What was given up is taken.
+    held.write(&vec![0; usize::try_from(SIZE_BYTES).unwrap()], 0);
+    place.tell(&forced);
+}
+
+/// The label of a program to come, of which no more is known here than that.
+fn of_a_newer_program(mut label: Vec<u8>) -> Vec<u8> {
+    label[8..12].copy_from_slice(&2_u32.to_le_bytes());
+    label[12..16].fill(0);
+    let sum = spindle_base::crc32c(&label);
+    label[12..16].copy_from_slice(&sum.to_le_bytes());
+    label
+}
+
+#[test]
+fn a_disk_of_a_newer_program_is_taken_by_no_force() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    let mut label = vec![0; 4096];
+    held.opened().read_exact_at(&mut label, 1 << 20).unwrap();
+    let label = of_a_newer_program(label);
+    let refused = || {
+        let before = std::fs::read(place.path("held")).unwrap();
+        let wanted = [&held.device, "a newer Spindle", "--force"];
+        place.refuse(creating(&held.device, &["--force"]), 2, &wanted);
+        assert!(std::fs::read(place.path("held")).unwrap() == before);
+    };
+    held.write(&label, 1 << 20);
+    refused();
+    wipe_table(&held);
+    refused();
+    // The whole device.
+    held.write(&vec![0; usize::try_from(SIZE_BYTES).unwrap()], 0);
+    held.write(&label_at_the_beginning(label), 0);
+    refused();
+}
+
+fn label_at_the_beginning(label: Vec<u8>) -> Vec<u8> {
+    // Its place in the partition was the beginning too.
+    assert_eq!(spindle_format::said_place(&label), Some(0));
+    label
+}
+
+#[test]
+fn a_table_with_longer_entries_than_usual_is_followed() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    held.forget_partitions();
+    // 64 entries of 256 bytes, with the checksum of the header, which others ask for first.
+    let mut header = vec![0; 92];
+    held.opened().read_exact_at(&mut header, 512).unwrap();
+    header[80..84].copy_from_slice(&64_u32.to_le_bytes());
+    header[84..88].copy_from_slice(&256_u32.to_le_bytes());
+    header[16..20].fill(0);
+    let sum = crc32(&header);
+    header[16..20].copy_from_slice(&sum.to_le_bytes());
+    held.write(&header, 512);
+    let before = std::fs::read(place.path("held")).unwrap();
+    for force in [&[][..], &["--force"]] {
+        let wanted = [&held.device, "is disk data_0000 of the group data"];
+        place.refuse(creating(&held.device, force), 2, &wanted);
+    }
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+}
+
+/// Of a GPT's header.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg());
+    let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), step)
+    });
+    !sum
 }

@@ -1,15 +1,15 @@
 //! A partition for a disk of a group: one that fills the device, in a GPT, with a type of our own. Tools
 //! and installers that know no label of ours see that the device is taken.
 
+mod kernel;
+mod table;
 mod within;
 
 use std::error::Error;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
@@ -18,7 +18,7 @@ use gpt::partition_types::{OperatingSystem, Type};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use spindle_base::{AuSize, size_text};
-use spindle_format::{Label, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
+use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
 use spindle_group::disk_bytes_min;
 use uuid::Uuid;
 
@@ -27,6 +27,8 @@ use crate::machine::nfs::is_remote;
 use crate::machine::probe::Probe;
 use crate::machine::settings::Settings;
 use crate::opened::create::refuse_what_stands_there;
+
+use within::Claim;
 
 /// The type of a partition that is a disk of a group (docs/format/label.md).
 const TYPE: Uuid = Uuid::from_u128(0x9c49_4429_0806_4a04_b54d_bed9_fc04_0125);
@@ -37,8 +39,6 @@ const BLOCK_BYTES: u64 = 4096;
 /// What the entries of a table take, of which there are 128.
 const ENTRIES_BYTES: u64 = 128 * 128;
 const NUMBER: u32 = 1;
-/// How long the partition's device is waited for, which udev may have to make.
-const DEVICE_MOST: Duration = Duration::from_secs(10);
 
 /// What is known of a device before it is written.
 struct Plan {
@@ -118,7 +118,7 @@ pub fn make_partition(
         Err(error) => return Err(failed("tell the kernel of the partition of")(error.into())),
     }
     drop(device);
-    device_of(&plan.known, path)
+    kernel::device_of(&plan.known, path)
 }
 
 /// The device, which nobody else uses.
@@ -138,23 +138,23 @@ fn open_alone(path: &Path) -> ControlResult<File> {
 /// What is to be made of a device, of which all that stands on it may be lost.
 fn look(settings: &Settings, path: &Path, overwrite: bool, au_size: AuSize) -> ControlResult<Plan> {
     let probe = Probe::look(path, &settings.servers);
-    if let Some(label) = probe.member() {
-        return Err(is_member(path, "", label));
+    if let Some(claim) = Claim::of(&probe) {
+        return Err(is_member(path, "", &claim));
     }
     if probe.failure().is_some() {
         refuse_what_stands_there(&probe, true)?;
     }
-    let known = sysfs_of(path)?;
+    let known = kernel::sysfs_of(path)?;
+    let tables = table::tables_of(path);
+    let extents = within::extents_of(path, &known, &tables);
     // Before the table is spoken of, which --force may take: not that of a group.
-    if let Some(member) = within::find_member(&settings.servers, path, &known)? {
+    if let Some(member) = within::find_member(&settings.servers, path, &extents)? {
         let partition = format!(" cannot be taken: {}", member.partition);
-        return Err(is_member(path, &partition, &member.label));
+        return Err(is_member(path, &partition, &member.claim));
     }
-    refuse_what_stands_there(&probe, overwrite)?;
     let plan = plan_of(path, known, au_size)?;
-    if !overwrite {
-        refuse_what_begins_within(settings, path, plan.length_bytes)?;
-    }
+    refuse_what_stands_there(&probe, overwrite)?;
+    refuse_what_begins_within(settings, path, overwrite, plan.length_bytes)?;
     Ok(plan)
 }
 
@@ -203,14 +203,26 @@ fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> 
     })
 }
 
-/// The group refuses it as well, when the partition is made: of a table that somebody has wiped, what
-/// its first partition held is still there.
+/// Of a table that somebody has wiped, what its first partition held is still there. Marks of others
+/// the group refuses as well, when the partition is made.
 fn refuse_what_begins_within(
     settings: &Settings,
     path: &Path,
+    overwrite: bool,
     length_bytes: u64,
 ) -> ControlResult<()> {
-    match within::found_at(&settings.servers, path, START_BYTES, length_bytes)? {
+    let servers = &settings.servers;
+    if let Some(claim) = within::claim_at(servers, path, START_BYTES, length_bytes)? {
+        let place = format!(
+            " cannot be taken: what begins at byte {START_BYTES}, where a partition was whose table \
+             is gone,"
+        );
+        return Err(is_member(path, &place, &claim));
+    }
+    if overwrite {
+        return Ok(());
+    }
+    match within::marks_at(servers, path, START_BYTES, length_bytes)? {
         None => Ok(()),
         Some(found) => Err(ControlError::new(
             ControlErrorKind::Exists,
@@ -225,14 +237,18 @@ fn refuse_what_begins_within(
 
 /// Also by force: it may be one of the very group that the disk is to join, which is found out when
 /// its ends are zeros.
-fn is_member(path: &Path, partition: &str, label: &Label) -> ControlError {
-    ControlError::invalid(format!(
-        "{}{partition} is disk {} of the group {}: destroy that group first; with --partition not \
-         even --force takes a member",
-        path.display(),
-        label.disk_name,
-        label.group_name
-    ))
+fn is_member(path: &Path, partition: &str, claim: &Claim) -> ControlError {
+    let path = path.display();
+    ControlError::invalid(match claim {
+        Claim::Member(label) => format!(
+            "{path}{partition} is disk {} of the group {}: destroy that group first; with --partition not even --force takes a member",
+            label.disk_name, label.group_name
+        ),
+        Claim::Newer(why) => format!(
+            "{path}{partition} may be a disk of a group: {why}; with --partition not even --force \
+             takes it"
+        ),
+    })
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
@@ -249,27 +265,6 @@ fn takes_none(path: &Path) -> ControlError {
 fn in_use(path: &Path) -> ControlError {
     let message = format!("{} is in use: release it first", path.display());
     ControlError::new(ControlErrorKind::Busy, message)
-}
-
-/// The kernel's directory of a whole block device that takes partitions.
-fn sysfs_of(path: &Path) -> ControlResult<PathBuf> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| ControlError::io("look at", path.display(), &error))?;
-    if !metadata.file_type().is_block_device() {
-        return Err(refused(path, "is no block device, and has no partitions"));
-    }
-    let number = metadata.rdev();
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let known = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    if known.join("partition").exists() {
-        return Err(refused(path, "is a partition already"));
-    }
-    let most = std::fs::read_to_string(known.join("ext_range"));
-    let takes_some = most.is_ok_and(|most| most.trim().parse().is_ok_and(|most: u32| most > 1));
-    if !takes_some {
-        return Err(takes_none(path));
-    }
-    Ok(known)
 }
 
 /// Of labels, file systems and other tables that stood there nothing is found any more.
@@ -313,33 +308,4 @@ fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()>
 fn cannot_write(path: &Path, error: impl Error + Send + Sync + 'static) -> ControlError {
     let message = format!("cannot write a partition table to {}", path.display());
     ControlError::new(ControlErrorKind::Io, message).because(error)
-}
-
-/// The device of the partition, when it is there.
-fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
-    let begun = Instant::now();
-    loop {
-        if let Some(device) = partition_of(known) {
-            return Ok(device);
-        }
-        if begun.elapsed() > DEVICE_MOST {
-            return Err(ControlError::new(
-                ControlErrorKind::Io,
-                format!(
-                    "a partition was made on {}, and its device does not appear in /dev: add that \
-                     when it is there, without --partition",
-                    path.display()
-                ),
-            ));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn partition_of(known: &Path) -> Option<PathBuf> {
-    let directory = within::directories(known).into_iter().find(|directory| {
-        let number = std::fs::read_to_string(directory.join("partition"));
-        number.is_ok_and(|number| number.trim() == NUMBER.to_string())
-    })?;
-    within::node_of(&directory)
 }
