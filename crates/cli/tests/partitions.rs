@@ -5,6 +5,7 @@ mod place;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 use place::{Place, can_mount, outcome};
@@ -386,6 +387,24 @@ fn sectors_of_other_sizes_than_a_table_knows_are_refused() {
         place.refuse([&create[..], &disk].concat(), 2, &[&device.device, &wanted]);
         assert!(std::fs::read(place.path(size)).unwrap() == before);
     }
+}
+
+#[test]
+fn a_disk_with_partitions_of_which_only_the_kernel_knows_is_left_as_it_is() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let partition = held.tell_partition(5);
+    held.write(&place::bytes(4, 1 << 20), 5 << 20);
+    let before = std::fs::read(place.path("held")).unwrap();
+    let wanted = [&held.device, &partition, "--force", "without --partition"];
+    place.refuse(creating(&held.device, &[]), 2, &wanted);
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+    assert!(Path::new(&partition).exists());
+    place.tell(creating(&held.device, &["--force"]));
+    assert!(!Path::new(&partition).exists());
+    assert_eq!(blkid(&held.partition(), "PART_ENTRY_TYPE"), TYPE);
 }
 
 /// Zeros where the tables of a disk are, of which the kernel then knows no partitions.

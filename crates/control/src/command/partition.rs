@@ -153,6 +153,9 @@ fn look(settings: &Settings, path: &Path, overwrite: bool, au_size: AuSize) -> C
         return Err(is_member(path, &partition, &member.claim));
     }
     let plan = plan_of(path, known, au_size)?;
+    if !overwrite && let Some(extent) = extents.first() {
+        return Err(has_partitions(path, &extent.title));
+    }
     refuse_what_stands_there(&probe, overwrite)?;
     refuse_what_begins_within(settings, path, overwrite, plan.length_bytes)?;
     Ok(plan)
@@ -249,6 +252,19 @@ fn is_member(path: &Path, partition: &str, claim: &Claim) -> ControlError {
              takes it"
         ),
     })
+}
+
+/// Whoever made them is not asked: of most tables nothing is known here, and the kernel may have
+/// partitions that no table lists.
+fn has_partitions(path: &Path, title: &str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Exists,
+        format!(
+            "{} has partitions ({title}): give --force to use the whole and lose them, or give one \
+             of the partitions without --partition",
+            path.display()
+        ),
+    )
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
