@@ -148,6 +148,8 @@ fn a_disk_that_joins_as_a_partition_is_seen_as_taken_by_others() {
     // Each is taken.
     let again = place.run(with(&add(&one.device)));
     assert_eq!(again.code, 2, "{again:?}");
+    let advice = "drop that disk from its group first, or destroy the group";
+    assert!(again.stderr.contains(advice), "{again:?}");
     place.tell(with(&["umount", &point]));
     let refused = |device: &str, wanted: &str| {
         let new = ["group", "create", "new", "--redundancy", "external"];

@@ -244,7 +244,8 @@ fn is_member(path: &Path, partition: &str, claim: &Claim) -> ControlError {
     let path = path.display();
     ControlError::invalid(match claim {
         Claim::Member(label) => format!(
-            "{path}{partition} is disk {} of the group {}: destroy that group first; with --partition not even --force takes a member",
+            "{path}{partition} is disk {} of the group {}: drop that disk from its group first, or \
+             destroy the group; with --partition not even --force takes a member",
             label.disk_name, label.group_name
         ),
         Claim::Newer(why) => format!(
