@@ -520,3 +520,24 @@ fn crc32(bytes: &[u8]) -> u32 {
     });
     !sum
 }
+
+#[test]
+fn a_disk_that_cannot_be_written_is_refused_before_another_is() {
+    let place = Place::new();
+    let (Some(one), Some(fixed)) = (
+        Loop::new(&place, "one", true),
+        Loop::of(&place, "fixed", SIZE_BYTES, &["--partscan", "--read-only"]),
+    ) else {
+        return;
+    };
+    let wanted = [&fixed.device, "read-only"];
+    place.refuse(
+        creating(&one.device, &["--disk", &fixed.device]),
+        2,
+        &wanted,
+    );
+    assert_eq!(blkid(&one.device, "PTTYPE"), "");
+    place.create_group();
+    let add = ["disk", "add", "data", "--partition", "--dry-run", "--disk"];
+    place.refuse([&add[..], &[&fixed.device]].concat(), 2, &wanted);
+}

@@ -13,7 +13,7 @@ const SYSFS_SECTOR_BYTES: u64 = 512;
 /// How long the partition's device is waited for, which udev may have to make.
 const DEVICE_MOST: Duration = Duration::from_secs(10);
 
-/// The kernel's directory of a whole block device that takes partitions.
+/// The kernel's directory of a whole block device that takes partitions and can be written.
 pub(super) fn sysfs_of(path: &Path) -> ControlResult<PathBuf> {
     let metadata = std::fs::metadata(path)
         .map_err(|error| ControlError::io("look at", path.display(), &error))?;
@@ -29,6 +29,12 @@ pub(super) fn sysfs_of(path: &Path) -> ControlResult<PathBuf> {
     let takes_some = number_in(&known, "ext_range").is_some_and(|most| most > 1);
     if !takes_some {
         return Err(takes_none(path));
+    }
+    if number_in(&known, "ro") == Some(1) {
+        return Err(ControlError::invalid(format!(
+            "{0} is read-only: make it writable first (`blockdev --setrw {0}`), where it can be",
+            path.display()
+        )));
     }
     Ok(known)
 }
