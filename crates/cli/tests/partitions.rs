@@ -4,11 +4,13 @@
 mod place;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use place::{Place, can_mount, outcome};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 const SIZE_BYTES: u64 = 64 << 20;
 /// Of docs/format/label.md.
@@ -407,6 +409,142 @@ fn a_disk_with_partitions_of_which_only_the_kernel_knows_is_left_as_it_is() {
     place.tell(creating(&held.device, &["--force"]));
     assert!(!Path::new(&partition).exists());
     assert_eq!(blkid(&held.partition(), "PART_ENTRY_TYPE"), TYPE);
+}
+
+#[test]
+fn whoever_looks_at_a_disk_or_its_partitions_for_a_moment_is_waited_for() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let partition = held.tell_partition(5);
+    let in_partition = File::open(&partition).unwrap();
+    let locked = File::open(&held.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let words = creating(&held.device, &["--force"]);
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| place.tell(&words));
+        std::thread::sleep(Duration::from_millis(1000));
+        drop(locked);
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(in_partition);
+        told.join().unwrap();
+    });
+}
+
+#[test]
+fn a_disk_that_another_program_has_locked_is_left_as_it_is() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    held.write(&place::bytes(4, 4 << 20), 0);
+    let before = std::fs::read(place.path("held")).unwrap();
+    let locked = File::open(&held.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let wanted = [&held.device, "locked by another program"];
+    place.refuse(creating(&held.device, &[]), 2, &wanted);
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+}
+
+/// As udev does when a device was closed that had been open to be written.
+#[test]
+fn a_disk_is_locked_until_its_partition_has_joined() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let reader = File::open(&held.device).unwrap();
+    let words = creating(&held.device, &[]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let others = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            // What held the lock when the partition was there for the first time.
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                if Path::new(&held.partition()).exists() {
+                    return Some(flock(&reader, FlockOperation::NonBlockingLockShared));
+                }
+            }
+            None
+        });
+        place.tell(&words);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        looking.join().unwrap()
+    });
+    assert_eq!(others, Some(Err(rustix::io::Errno::WOULDBLOCK)));
+    flock(&reader, FlockOperation::NonBlockingLockShared).unwrap();
+}
+
+#[test]
+fn a_disk_that_another_program_claims_for_a_moment_is_waited_for() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let exclusive = i32::try_from((OFlags::EXCL | OFlags::CLOEXEC).bits()).unwrap();
+    let claim = || {
+        let mut options = File::options();
+        options.read(true).custom_flags(exclusive);
+        options.open(&held.device)
+    };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each time that the command has had the device and let go of it.
+        scope.spawn(|| {
+            let mut was_taken = false;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let claimed = claim();
+                if was_taken && claimed.is_ok() {
+                    std::thread::sleep(Duration::from_millis(400));
+                    was_taken = false;
+                    continue;
+                }
+                was_taken |= claimed.is_err();
+                drop(claimed);
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        let told = place.run(creating(&held.device, &[]));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(told.code, 0, "{told:?}");
+    });
+}
+
+/// The kernel is told of a partition between the two times that it reads the table.
+#[test]
+fn where_the_kernel_keeps_its_partitions_it_is_told_that_the_table_was_written() {
+    let place = Place::new();
+    for round in 0..20 {
+        let Some(held) = Loop::new(&place, &format!("held-{round}"), true) else {
+            return;
+        };
+        let device = held.opened();
+        let add = || spindle_device::add_partition(&device, 5, 4 << 20, 8 << 20);
+        add().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut opened = None;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if opened.is_none() && add().is_ok() {
+                        opened = File::open(format!("{}p5", held.device)).ok();
+                    }
+                }
+            });
+            let told = place.run(creating(&held.device, &["--force"]));
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            told
+        });
+        if told.code == 0 {
+            // The table was read before the other partition was there.
+            continue;
+        }
+        let wanted = [&held.device, "was written", "partprobe", "before"];
+        place::refused(&told, 3, &wanted);
+        assert_eq!(blkid(&held.device, "PTTYPE"), "gpt");
+        return;
+    }
+    panic!("the kernel was never told in time");
 }
 
 /// Zeros where the tables of a disk are, of which the kernel then knows no partitions.

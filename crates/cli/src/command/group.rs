@@ -102,6 +102,8 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
         profile: create.profile.name().to_owned(),
         force: create.force,
     };
+    // Kept until they have joined.
+    let mut partitions = Vec::new();
     if create.partition {
         let disks = wanted.disks.iter();
         let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
@@ -110,9 +112,10 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
         let whole = wanted.disks.iter_mut();
         let whole = whole.filter(|disk| disk.make_bytes.is_none());
         let paths = whole.map(|disk| &mut disk.path);
-        disk::make_partitions(settings, paths, create.force, wanted.au_size)?;
+        partitions = disk::make_partitions(settings, paths, create.force, wanted.au_size)?;
     }
     let report = spindle_control::create_group(settings, &wanted)?;
+    drop(partitions);
     if create.output.json {
         print_json(&report)?;
     } else {

@@ -1,24 +1,17 @@
 //! A partition for a disk of a group: one that fills the device, in a GPT, with a type of our own. Tools
 //! and installers that know no label of ours see that the device is taken.
 
+mod device;
 mod kernel;
 mod table;
 mod within;
 
-use std::error::Error;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
-use gpt::mbr::ProtectiveMBR;
-use gpt::partition_types::{OperatingSystem, Type};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use spindle_base::{AuSize, size_text};
-use spindle_format::{SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
 use spindle_group::disk_bytes_min;
 use uuid::Uuid;
 
@@ -28,6 +21,7 @@ use crate::machine::probe::Probe;
 use crate::machine::settings::Settings;
 use crate::opened::create::refuse_what_stands_there;
 
+use device::WholeDevice;
 use within::Claim;
 
 /// The type of a partition that is a disk of a group (docs/format/label.md).
@@ -39,6 +33,15 @@ const BLOCK_BYTES: u64 = 4096;
 /// What the entries of a table take, of which there are 128.
 const ENTRIES_BYTES: u64 = 128 * 128;
 const NUMBER: u32 = 1;
+
+/// A partition that was made. As long as this lives, udev and whoever locks devices as it does leave
+/// the disk alone: one that read the table again would take the partition away for a moment.
+#[derive(Debug)]
+pub struct MadePartition {
+    /// The path of its device.
+    pub path: PathBuf,
+    _lock: File,
+}
 
 /// What is known of a device before it is written.
 struct Plan {
@@ -80,59 +83,30 @@ pub fn check_file_beside(path: &Path) -> ControlResult<()> {
 
 /// Makes a partition table on a whole block device with one partition in it, and gives the path of the
 /// partition's device. What stood there before is lost, as it is on a disk that joins a group, whose
-/// AUs have this size.
+/// AUs have this size. It is to be kept until the partition has joined.
 ///
 /// # Errors
-/// Where it is no whole block device, takes no partitions, is in use or too small, is a member or has
-/// one in a partition, or holds something and `overwrite` does not say that this may be lost; nothing
-/// has been written then. Where it cannot be written, or the partition does not appear.
+/// Where it is no whole block device, takes no partitions, cannot be written, is in use or too small,
+/// is a member or has one in a partition, or has partitions or holds something and `overwrite` does
+/// not say that this may be lost; nothing has been written then. Where the table cannot be written, or
+/// the kernel does not show the partition.
 pub fn make_partition(
     settings: &Settings,
     path: &Path,
     overwrite: bool,
     au_size: AuSize,
-) -> ControlResult<PathBuf> {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| ControlError::io(&what, path.display(), &error)
-    };
+) -> ControlResult<MadePartition> {
     look(settings, path, overwrite, au_size)?;
-    let mut device = open_alone(path)?;
+    let mut device = WholeDevice::take(path)?;
     // Again, now that nobody else can take it: a group may have been made of it meanwhile.
     let plan = look(settings, path, overwrite, au_size)?;
-    // Before anything is written: a loop device may say only here that it takes none.
-    spindle_device::read_partitions_anew(&device).map_err(|error| match error {
-        Errno::INVAL => takes_none(path),
-        Errno::BUSY => in_use(path),
-        error => failed("have the kernel read the partitions of")(error.into()),
-    })?;
-    zero_ends(&mut device, plan.size_bytes).map_err(failed("write"))?;
-    write_table(&mut device, path, &plan)?;
-    device.sync_all().map_err(failed("write"))?;
-    let told = spindle_device::read_partitions_anew(&device);
-    told.map_err(std::io::Error::from)
-        .map_err(failed("have the kernel read the partitions of"))?;
-    match spindle_device::add_partition(&device, NUMBER, START_BYTES, plan.length_bytes) {
-        // The kernel has read it in the table.
-        Ok(()) | Err(Errno::BUSY) => {}
-        Err(error) => return Err(failed("tell the kernel of the partition of")(error.into())),
-    }
-    drop(device);
-    kernel::device_of(&plan.known, path)
-}
-
-/// The device, which nobody else uses.
-fn open_alone(path: &Path) -> ControlResult<File> {
-    let exclusive = (OFlags::EXCL | OFlags::CLOEXEC).bits();
-    File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(i32::try_from(exclusive).unwrap_or(0))
-        .open(path)
-        .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::BUSY) => in_use(path),
-            _ => ControlError::io("open", path.display(), &error),
-        })
+    device.try_partitions()?;
+    device.write(&plan)?;
+    let lock = device.into_lock();
+    Ok(MadePartition {
+        path: kernel::device_of(&plan.known, path, plan.length_bytes)?,
+        _lock: lock,
+    })
 }
 
 /// What is to be made of a device, of which all that stands on it may be lost.
@@ -284,45 +258,16 @@ fn in_use(path: &Path) -> ControlError {
     ControlError::new(ControlErrorKind::Busy, message)
 }
 
-/// Of labels, file systems and other tables that stood there nothing is found any more.
-fn zero_ends(device: &mut File, size_bytes: u64) -> std::io::Result<()> {
-    let end = size_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
-    for (from, length) in [(0, SIGNATURE_START_BYTES), (end, SIGNATURE_END_BYTES)] {
-        device.seek(SeekFrom::Start(from))?;
-        let there = usize::try_from(size_bytes - from).unwrap_or(length);
-        device.write_all(&vec![0; length.min(there)])?;
-    }
-    Ok(())
-}
-
-fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()> {
-    let sector_bytes = plan.sector.as_u64();
-    let sectors = (plan.size_bytes / sector_bytes).saturating_sub(1);
-    let protective = ProtectiveMBR::with_lb_size(u32::try_from(sectors).unwrap_or(u32::MAX));
-    protective
-        .overwrite_lba0(device)
-        .map_err(|error| cannot_write(path, error))?;
-    let mut table = GptConfig::new()
-        .writable(true)
-        .logical_block_size(plan.sector)
-        .create_from_device(&mut *device, None)
-        .map_err(|error| cannot_write(path, error))?;
-    let kind = Type {
-        guid: TYPE,
-        os: OperatingSystem::Custom("spindle".to_owned()),
-    };
-    let first = START_BYTES / sector_bytes;
-    let count = plan.length_bytes / sector_bytes;
-    table
-        .add_partition_at("spindle", NUMBER, first, count, kind, 0)
-        .map_err(|error| cannot_write(path, error))?;
-    table
-        .write_inplace()
-        .map_err(|error| cannot_write(path, error))?;
-    Ok(())
-}
-
-fn cannot_write(path: &Path, error: impl Error + Send + Sync + 'static) -> ControlError {
-    let message = format!("cannot write a partition table to {}", path.display());
-    ControlError::new(ControlErrorKind::Io, message).because(error)
+/// The table stands, and the kernel goes by something else, because of which a partition that it
+/// shows may lie anywhere.
+fn written_and_not_read(path: &Path, why: &str) -> ControlError {
+    let path = path.display();
+    ControlError::new(
+        ControlErrorKind::Io,
+        format!(
+            "a partition table was written to {path}, and the kernel does not go by it ({why}): run \
+             `partprobe {path}` or restart this machine, and do not use its partitions before; then \
+             the command can be given again"
+        ),
+    )
 }

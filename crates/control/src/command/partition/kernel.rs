@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{NUMBER, refused, takes_none};
+use super::{NUMBER, START_BYTES, refused, takes_none, written_and_not_read};
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 
 /// What sysfs counts places and lengths in, whatever the sectors of the device are.
@@ -78,11 +78,14 @@ fn number_in(directory: &Path, name: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The device of the partition, when it is there.
-pub(super) fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
+/// The device of the partition that was made, when it is there.
+///
+/// # Errors
+/// Where the kernel shows another partition, or it does not appear.
+pub(super) fn device_of(known: &Path, path: &Path, length_bytes: u64) -> ControlResult<PathBuf> {
     let begun = Instant::now();
     loop {
-        if let Some(device) = partition_of(known) {
+        if let Some(device) = partition_of(known, path, length_bytes)? {
             return Ok(device);
         }
         if begun.elapsed() > DEVICE_MOST {
@@ -99,7 +102,87 @@ pub(super) fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
     }
 }
 
-fn partition_of(known: &Path) -> Option<PathBuf> {
-    let is_it = |directory: &PathBuf| number_of(directory) == Some(u64::from(NUMBER));
-    node_of(&directories(known).into_iter().find(is_it)?)
+/// The device of the partition that was made. A kernel that does not read such a table may go on
+/// with partitions that it has from elsewhere: one of them could have the same number and lie where
+/// the table is.
+fn partition_of(known: &Path, path: &Path, length_bytes: u64) -> ControlResult<Option<PathBuf>> {
+    let mut made = None;
+    for directory in directories(known) {
+        let (Some(number), Some(span)) = (number_of(&directory), span_of(&directory)) else {
+            // It goes in this moment.
+            continue;
+        };
+        if (number, span) != (u64::from(NUMBER), (START_BYTES, length_bytes)) {
+            let shown = format!("it shows a partition {number} that was not made");
+            return Err(written_and_not_read(path, &shown));
+        }
+        made = node_of(&directory);
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as the kernel has it, of a device with these partitions: number, first sector and
+    /// sectors of each. In /dev each is /dev/null.
+    struct Known(PathBuf);
+
+    impl Known {
+        fn new(name: &str, partitions: &[[u64; 3]]) -> Self {
+            let name = format!("spindle-known-{name}-{}", std::process::id());
+            let known = Self(std::env::temp_dir().join(name));
+            for [number, start, size] in partitions {
+                let directory = known.0.join(format!("sda{number}"));
+                std::fs::create_dir_all(&directory).unwrap();
+                let write = |name: &str, text: String| {
+                    std::fs::write(directory.join(name), text + "\n").unwrap();
+                };
+                write("partition", number.to_string());
+                write("start", start.to_string());
+                write("size", size.to_string());
+                write("uevent", "DEVNAME=null".to_owned());
+                write("dev", "1:3".to_owned());
+            }
+            known
+        }
+
+        fn partition(&self) -> ControlResult<Option<PathBuf>> {
+            partition_of(&self.0, Path::new("/dev/sda"), 64 << 20)
+        }
+    }
+
+    impl Drop for Known {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const MADE: [u64; 3] = [1, 2048, 131_072];
+
+    #[test]
+    fn the_partition_that_was_made_is_found() {
+        let known = Known::new("made", &[MADE]);
+        assert_eq!(known.partition(), Ok(Some("/dev/null".into())));
+        let known = Known::new("none", &[]);
+        assert_eq!(known.partition(), Ok(None));
+    }
+
+    #[test]
+    fn another_partition_than_the_one_that_was_made_is_not_taken_for_it() {
+        let others: [&[[u64; 3]]; 4] = [
+            &[[1, 0, 131_072]],
+            &[[1, 2048, 2048]],
+            &[[2, 2048, 131_072]],
+            &[MADE, [3, 200_000, 8]],
+        ];
+        for (index, partitions) in others.iter().enumerate() {
+            let known = Known::new(&format!("other-{index}"), partitions);
+            let refused = known.partition().unwrap_err().message();
+            for wanted in ["/dev/sda", "was written", "partprobe", "that was not made"] {
+                assert!(refused.contains(wanted), "{wanted}: {refused}");
+            }
+        }
+    }
 }
