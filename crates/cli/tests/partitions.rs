@@ -542,9 +542,53 @@ fn where_the_kernel_keeps_its_partitions_it_is_told_that_the_table_was_written()
         let wanted = [&held.device, "was written", "partprobe", "before"];
         place::refused(&told, 3, &wanted);
         assert_eq!(blkid(&held.device, "PTTYPE"), "gpt");
+        // The advice helps.
+        held.forget_partitions();
+        place.tell(creating(&held.device, &[]));
         return;
     }
     panic!("the kernel was never told in time");
+}
+
+#[test]
+fn a_partition_that_was_made_for_a_command_that_failed_is_taken_by_the_next_one() {
+    let place = Place::new();
+    let [Some(one), Some(other)] = ["one", "other"].map(|name| Loop::new(&place, name, true))
+    else {
+        return;
+    };
+    // Of nobody's format.
+    for disk in [&one, &other] {
+        disk.write(&place::bytes(5, usize::try_from(SIZE_BYTES).unwrap()), 0);
+    }
+    let both = creating(&one.device, &["--disk", &other.device]);
+    let locked = File::open(&other.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let failed = place.run(&both);
+    assert_eq!(failed.code, 2, "{failed:?}");
+    let told = failed.stderr.lines().last().unwrap();
+    assert!(told.contains(&one.partition()), "{failed:?}");
+    assert!(told.contains("again"), "{failed:?}");
+    drop(locked);
+    let left = std::fs::read(place.path("one")).unwrap();
+    // It holds nothing, as far as that is looked at, and nothing is beside it.
+    for byte in [1 << 20, (1 << 20) + (600 << 10), SIZE_BYTES - (100 << 10)] {
+        one.write(&[1], byte);
+        place.refuse(&both, 2, &[&one.device, "--force"]);
+        one.write(&left, 0);
+    }
+    let end = SIZE_BYTES - (20 << 10);
+    spindle_device::add_partition(one.opened(), 2, end, 4096).unwrap();
+    place.refuse(&both, 2, &[&one.device, "--force"]);
+    one.forget_partitions();
+    let elsewhere = Place::new();
+    elsewhere.create_group();
+    let add = ["disk", "add", "data", "--partition", "--dry-run", "--disk"];
+    elsewhere.tell([&add[..], &[&one.device]].concat());
+    place.tell(&both);
+    for disk in [&one, &other] {
+        assert_eq!(blkid(&disk.partition(), "PART_ENTRY_TYPE"), TYPE);
+    }
 }
 
 /// Zeros where the tables of a disk are, of which the kernel then knows no partitions.

@@ -133,13 +133,30 @@ pub(super) fn make_partitions<'a>(
 ) -> Result<Vec<MadePartition>> {
     let mut all: Vec<MadePartition> = Vec::new();
     for disk in disks {
-        let made = spindle_control::make_partition(settings, disk, overwrite, au_size)?;
+        let made = spindle_control::make_partition(settings, disk, overwrite, au_size)
+            .map_err(|error| with_those_made(error, &all))?;
         let (disk_shown, made_shown) = (disk.display(), made.path.display());
         eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
         disk.clone_from(&made.path);
         all.push(made);
     }
     Ok(all)
+}
+
+/// What the command has already made when it fails stays.
+fn with_those_made(error: ControlError, made: &[MadePartition]) -> ControlError {
+    if made.is_empty() {
+        return error;
+    }
+    let paths: Vec<String> = made
+        .iter()
+        .map(|made| made.path.display().to_string())
+        .collect();
+    let paths = paths.join(", ");
+    error.with_more(&format!(
+        "partitions that were made before that stay and hold nothing ({paths}): the command can be \
+         given again"
+    ))
 }
 
 /// Makes the partitions of `spindle disk add --partition`, when all that the command could be refused
@@ -154,10 +171,16 @@ fn partition_added(
     let disks = request.add.iter();
     let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
     check_partitions(settings, disks, add.force, au_size)?;
+    // What stands there was judged: the rest is asked for as if it did not.
+    let over_all = DiskChangesRequest {
+        overwrite: true,
+        ..request.clone()
+    };
     if add.preview.dry_run {
+        *request = over_all;
         return Ok(Vec::new());
     }
-    let rehearsed = of_disks(request.clone());
+    let rehearsed = of_disks(over_all);
     spindle_control::estimate(settings, &name_of(&add.group)?, &rehearsed)?;
     let whole = request.add.iter_mut();
     let whole = whole.filter(|disk| disk.make_bytes.is_none());

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gpt::disk::LogicalBlockSize;
 use spindle_base::{AuSize, size_text};
+use spindle_format::ForeignFormat;
 use spindle_group::disk_bytes_min;
 use uuid::Uuid;
 
@@ -22,7 +23,8 @@ use crate::machine::settings::Settings;
 use crate::opened::create::refuse_what_stands_there;
 
 use device::WholeDevice;
-use within::Claim;
+use table::Entry;
+use within::{Claim, Extent};
 
 /// The type of a partition that is a disk of a group (docs/format/label.md).
 const TYPE: Uuid = Uuid::from_u128(0x9c49_4429_0806_4a04_b54d_bed9_fc04_0125);
@@ -51,6 +53,14 @@ struct Plan {
     sector: LogicalBlockSize,
     /// Of the partition.
     length_bytes: u64,
+}
+
+/// What was found on a device.
+struct Found<'a> {
+    probe: &'a Probe,
+    /// What each header of a GPT lists.
+    tables: &'a [Vec<Entry>],
+    extents: &'a [Extent],
 }
 
 /// Whether [`make_partition`] would begin: asked of each disk before the first is written.
@@ -127,12 +137,44 @@ fn look(settings: &Settings, path: &Path, overwrite: bool, au_size: AuSize) -> C
         return Err(is_member(path, &partition, &member.claim));
     }
     let plan = plan_of(path, known, au_size)?;
+    let found = Found {
+        probe: &probe,
+        tables: &tables,
+        extents: &extents,
+    };
+    let overwrite = overwrite || is_left_over(settings, path, &found, &plan)?;
     if !overwrite && let Some(extent) = extents.first() {
         return Err(has_partitions(path, &extent.title));
     }
     refuse_what_stands_there(&probe, overwrite)?;
     refuse_what_begins_within(settings, path, overwrite, plan.length_bytes)?;
     Ok(plan)
+}
+
+/// Whether all that stands on a device is what is made here, and its partition holds nothing: a
+/// command that failed behind it may be given again, without the force that gives up all of its
+/// disks.
+fn is_left_over(
+    settings: &Settings,
+    path: &Path,
+    found: &Found<'_>,
+    plan: &Plan,
+) -> ControlResult<bool> {
+    let span = (START_BYTES, plan.length_bytes);
+    let is_ours =
+        |entry: &Entry| entry.kind == TYPE && (entry.start_bytes, entry.length_bytes) == span;
+    let lists_ours = |table: &Vec<Entry>| matches!(&table[..], [entry] if is_ours(entry));
+    let mut marks = found.probe.foreign.iter();
+    let mut extents = found.extents.iter();
+    let is_table_alone = found.probe.is_without_label()
+        && marks.all(|mark| mark.format == ForeignFormat::GptPartitions)
+        && !found.tables.is_empty()
+        && found.tables.iter().all(lists_ours)
+        && extents.all(|extent| (extent.start_bytes, extent.length_bytes) == span);
+    Ok(
+        is_table_alone
+            && within::is_blank(&settings.servers, path, START_BYTES, plan.length_bytes)?,
+    )
 }
 
 fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> {

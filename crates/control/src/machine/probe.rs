@@ -237,6 +237,13 @@ impl Probe {
         }
     }
 
+    /// Whether no label of ours was found on it, nor what is left of one.
+    #[must_use]
+    pub fn is_without_label(&self) -> bool {
+        let look = self.look.as_ref();
+        look.is_some_and(|look| matches!(look.label, LabelFound::None))
+    }
+
     /// What of this disk a newer program wrote for the group.
     #[must_use]
     pub fn newer(&self, group: Uuid) -> Option<FormatError> {

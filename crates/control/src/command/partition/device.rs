@@ -106,14 +106,22 @@ impl<'a> WholeDevice<'a> {
         patiently(|| spindle_device::read_partitions_anew(&self.alone))
     }
 
-    /// Of labels, file systems and other tables that stood there nothing is found any more.
+    /// Of labels, file systems and other tables that stood there nothing is found any more, nor in
+    /// the partition: one that no group took yet is known by that.
     fn zero_ends(&mut self, plan: &Plan) -> std::io::Result<()> {
-        let size_bytes = plan.size_bytes;
-        let end = size_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
-        for (from, length) in [(0, SIGNATURE_START_BYTES), (end, SIGNATURE_END_BYTES)] {
-            self.file.seek(SeekFrom::Start(from))?;
-            let there = usize::try_from(size_bytes - from).unwrap_or(length);
-            self.file.write_all(&vec![0; length.min(there)])?;
+        const PIECE_BYTES: u64 = 64 << 10;
+        let start = START_BYTES + SIGNATURE_START_BYTES as u64;
+        let end = (START_BYTES + plan.length_bytes).min(plan.size_bytes);
+        let end = end.saturating_sub(SIGNATURE_END_BYTES as u64).max(start);
+        let zeros = vec![0; 64 << 10];
+        for (mut place, end) in [(0, start), (end, plan.size_bytes)] {
+            self.file.seek(SeekFrom::Start(place))?;
+            while place < end {
+                let length = (end - place).min(PIECE_BYTES);
+                let piece = usize::try_from(length).unwrap_or(zeros.len());
+                self.file.write_all(&zeros[..piece])?;
+                place += length;
+            }
         }
         Ok(())
     }

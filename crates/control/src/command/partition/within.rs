@@ -135,16 +135,44 @@ pub(super) fn marks_at(
     start_bytes: u64,
     length_bytes: u64,
 ) -> ControlResult<Option<String>> {
+    let of_ends = |ends: DiskEnds<'_>| {
+        let foreign = foreign_signatures(ends);
+        let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    judge_ends(servers, path, start_bytes, length_bytes, of_ends)
+}
+
+/// Whether a disk that fills these bytes of a device holds nothing, as far as labels and marks are
+/// looked for.
+///
+/// # Errors
+/// Where the device cannot be read.
+pub(super) fn is_blank(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> ControlResult<bool> {
+    let of_ends = |ends: DiskEnds<'_>| ends.is_blank();
+    judge_ends(servers, path, start_bytes, length_bytes, of_ends)
+}
+
+fn judge_ends<T>(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+    judge: impl FnOnce(DiskEnds<'_>) -> T,
+) -> ControlResult<T> {
     let disks = disks_to_look_at();
     let slot = servers.attach_to_look(&disks, path)?;
     let end = length_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
-    let foreign = foreign_signatures(DiskEnds {
+    Ok(judge(DiskEnds {
         size_bytes: length_bytes,
         start: &read_at(&disks, slot, start_bytes, SIGNATURE_START_BYTES)?,
         end: &read_at(&disks, slot, start_bytes + end, SIGNATURE_END_BYTES)?,
-    });
-    let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
-    Ok((!names.is_empty()).then(|| names.join(", ")))
+    }))
 }
 
 /// What the newest label says of a disk that fills these bytes of a device.
