@@ -3,10 +3,14 @@
 
 mod place;
 
-use std::os::unix::fs::FileExt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use place::{Place, can_mount, outcome};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 const SIZE_BYTES: u64 = 64 << 20;
 /// Of docs/format/label.md.
@@ -46,6 +50,31 @@ impl Loop {
     fn partition(&self) -> String {
         format!("{}p1", self.device)
     }
+
+    fn opened(&self) -> File {
+        let device = File::options().read(true).write(true).open(&self.device);
+        device.unwrap()
+    }
+
+    fn write(&self, bytes: &[u8], place: u64) {
+        let device = self.opened();
+        device.write_all_at(bytes, place).unwrap();
+        device.sync_all().unwrap();
+    }
+
+    /// The kernel knows a partition that no table lists.
+    fn tell_partition(&self, number: u32) -> String {
+        let told = spindle_device::add_partition(self.opened(), number, 4 << 20, 8 << 20);
+        told.unwrap();
+        format!("{}p{number}", self.device)
+    }
+
+    /// The kernel knows none any more.
+    fn forget_partitions(&self) {
+        let mut forget = Command::new("partx");
+        let forgotten = outcome(forget.args(["--delete", &self.device]));
+        assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    }
 }
 
 impl Drop for Loop {
@@ -60,6 +89,13 @@ fn blkid(device: &str, what: &str) -> String {
     let mut command = Command::new("blkid");
     let told = outcome(command.args(["--probe", "--output", "value", "--match-tag", what, device]));
     told.stdout.trim().to_owned()
+}
+
+/// The words that make a group of one partition.
+fn creating<'a>(device: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["group", "create", "data", "--redundancy", "external"];
+    let words = words.into_iter().chain(["--partition", "--disk", device]);
+    words.chain(more.iter().copied()).collect()
 }
 
 /// The words of a command that looks for disks there.
@@ -114,6 +150,8 @@ fn a_disk_that_joins_as_a_partition_is_seen_as_taken_by_others() {
     // Each is taken.
     let again = place.run(with(&add(&one.device)));
     assert_eq!(again.code, 2, "{again:?}");
+    let advice = "drop that disk from its group first, or destroy the group";
+    assert!(again.stderr.contains(advice), "{again:?}");
     place.tell(with(&["umount", &point]));
     let refused = |device: &str, wanted: &str| {
         let new = ["group", "create", "new", "--redundancy", "external"];
@@ -198,9 +236,7 @@ fn a_disk_in_a_partition_of_the_device_is_taken_by_no_force() {
         }
     }
     // A kernel that knows no partition of the device has no name for it.
-    let mut forget = Command::new("partx");
-    let forgotten = outcome(forget.args(["--delete", &held.device]));
-    assert_eq!(forgotten.code, 0, "{forgotten:?}");
+    held.forget_partitions();
     let words = [&create[..2], &["new", "--force"], &disk].concat();
     place.refuse(
         words,
@@ -355,4 +391,335 @@ fn sectors_of_other_sizes_than_a_table_knows_are_refused() {
         place.refuse([&create[..], &disk].concat(), 2, &[&device.device, &wanted]);
         assert!(std::fs::read(place.path(size)).unwrap() == before);
     }
+}
+
+#[test]
+fn a_disk_with_partitions_of_which_only_the_kernel_knows_is_left_as_it_is() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let partition = held.tell_partition(5);
+    held.write(&place::bytes(4, 1 << 20), 5 << 20);
+    let before = std::fs::read(place.path("held")).unwrap();
+    let wanted = [&held.device, &partition, "--force", "without --partition"];
+    place.refuse(creating(&held.device, &[]), 2, &wanted);
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+    assert!(Path::new(&partition).exists());
+    place.tell(creating(&held.device, &["--force"]));
+    assert!(!Path::new(&partition).exists());
+    assert_eq!(blkid(&held.partition(), "PART_ENTRY_TYPE"), TYPE);
+}
+
+#[test]
+fn whoever_looks_at_a_disk_or_its_partitions_for_a_moment_is_waited_for() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let partition = held.tell_partition(5);
+    let in_partition = File::open(&partition).unwrap();
+    let locked = File::open(&held.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let words = creating(&held.device, &["--force"]);
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| place.tell(&words));
+        std::thread::sleep(Duration::from_millis(1000));
+        drop(locked);
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(in_partition);
+        told.join().unwrap();
+    });
+}
+
+#[test]
+fn a_disk_that_another_program_has_locked_is_left_as_it_is() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    held.write(&place::bytes(4, 4 << 20), 0);
+    let before = std::fs::read(place.path("held")).unwrap();
+    let locked = File::open(&held.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let wanted = [&held.device, "locked by another program"];
+    place.refuse(creating(&held.device, &[]), 2, &wanted);
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+}
+
+/// As udev does when a device was closed that had been open to be written.
+#[test]
+fn a_disk_is_locked_until_its_partition_has_joined() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let reader = File::open(&held.device).unwrap();
+    let words = creating(&held.device, &[]);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let others = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            // What held the lock when the partition was there for the first time.
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                if Path::new(&held.partition()).exists() {
+                    return Some(flock(&reader, FlockOperation::NonBlockingLockShared));
+                }
+            }
+            None
+        });
+        place.tell(&words);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        looking.join().unwrap()
+    });
+    assert_eq!(others, Some(Err(rustix::io::Errno::WOULDBLOCK)));
+    flock(&reader, FlockOperation::NonBlockingLockShared).unwrap();
+}
+
+#[test]
+fn a_disk_that_another_program_claims_for_a_moment_is_waited_for() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let exclusive = i32::try_from((OFlags::EXCL | OFlags::CLOEXEC).bits()).unwrap();
+    let claim = || {
+        let mut options = File::options();
+        options.read(true).custom_flags(exclusive);
+        options.open(&held.device)
+    };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each time that the command has had the device and let go of it.
+        scope.spawn(|| {
+            let mut was_taken = false;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let claimed = claim();
+                if was_taken && claimed.is_ok() {
+                    std::thread::sleep(Duration::from_millis(400));
+                    was_taken = false;
+                    continue;
+                }
+                was_taken |= claimed.is_err();
+                drop(claimed);
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        let told = place.run(creating(&held.device, &[]));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(told.code, 0, "{told:?}");
+    });
+}
+
+/// The kernel is told of a partition between the two times that it reads the table.
+#[test]
+fn where_the_kernel_keeps_its_partitions_it_is_told_that_the_table_was_written() {
+    let place = Place::new();
+    for round in 0..20 {
+        let Some(held) = Loop::new(&place, &format!("held-{round}"), true) else {
+            return;
+        };
+        let device = held.opened();
+        let add = || spindle_device::add_partition(&device, 5, 4 << 20, 8 << 20);
+        add().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut opened = None;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if opened.is_none() && add().is_ok() {
+                        opened = File::open(format!("{}p5", held.device)).ok();
+                    }
+                }
+            });
+            let told = place.run(creating(&held.device, &["--force"]));
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            told
+        });
+        if told.code == 0 {
+            // The table was read before the other partition was there.
+            continue;
+        }
+        let wanted = [&held.device, "was written", "partprobe", "before"];
+        place::refused(&told, 3, &wanted);
+        assert_eq!(blkid(&held.device, "PTTYPE"), "gpt");
+        // The advice helps.
+        held.forget_partitions();
+        place.tell(creating(&held.device, &[]));
+        return;
+    }
+    panic!("the kernel was never told in time");
+}
+
+#[test]
+fn a_partition_that_was_made_for_a_command_that_failed_is_taken_by_the_next_one() {
+    let place = Place::new();
+    let [Some(one), Some(other)] = ["one", "other"].map(|name| Loop::new(&place, name, true))
+    else {
+        return;
+    };
+    // Of nobody's format.
+    for disk in [&one, &other] {
+        disk.write(&place::bytes(5, usize::try_from(SIZE_BYTES).unwrap()), 0);
+    }
+    let both = creating(&one.device, &["--disk", &other.device]);
+    let locked = File::open(&other.device).unwrap();
+    flock(&locked, FlockOperation::LockShared).unwrap();
+    let failed = place.run(&both);
+    assert_eq!(failed.code, 2, "{failed:?}");
+    let told = failed.stderr.lines().last().unwrap();
+    assert!(told.contains(&one.partition()), "{failed:?}");
+    assert!(told.contains("again"), "{failed:?}");
+    drop(locked);
+    let left = std::fs::read(place.path("one")).unwrap();
+    // It holds nothing, as far as that is looked at, and nothing is beside it.
+    for byte in [1 << 20, (1 << 20) + (600 << 10), SIZE_BYTES - (100 << 10)] {
+        one.write(&[1], byte);
+        place.refuse(&both, 2, &[&one.device, "--force"]);
+        one.write(&left, 0);
+    }
+    let end = SIZE_BYTES - (20 << 10);
+    spindle_device::add_partition(one.opened(), 2, end, 4096).unwrap();
+    place.refuse(&both, 2, &[&one.device, "--force"]);
+    one.forget_partitions();
+    let elsewhere = Place::new();
+    elsewhere.create_group();
+    let add = ["disk", "add", "data", "--partition", "--dry-run", "--disk"];
+    elsewhere.tell([&add[..], &[&one.device]].concat());
+    place.tell(&both);
+    for disk in [&one, &other] {
+        assert_eq!(blkid(&disk.partition(), "PART_ENTRY_TYPE"), TYPE);
+    }
+}
+
+/// Zeros where the tables of a disk are, of which the kernel then knows no partitions.
+fn wipe_table(disk: &Loop) {
+    disk.write(&vec![0; 1 << 20], 0);
+    disk.write(&vec![0; 33 * 512], SIZE_BYTES - 33 * 512);
+    disk.forget_partitions();
+}
+
+#[test]
+fn a_member_behind_a_table_that_is_wiped_or_damaged_is_taken_by_no_force() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    // A checksum of the table's, which the kernel and others ask for.
+    held.forget_partitions();
+    held.write(&[0; 4], 512 + 16);
+    held.write(&[0; 4], SIZE_BYTES - 512 + 16);
+    let refused = |words: &[&str]| {
+        let before = std::fs::read(place.path("held")).unwrap();
+        let wanted = [&held.device, "disk data_0000 of the group data", "--force"];
+        place.refuse(words, 2, &wanted);
+        assert!(std::fs::read(place.path("held")).unwrap() == before);
+    };
+    let forced = creating(&held.device, &["--force"]);
+    refused(&forced);
+    held.tell_partition(7);
+    wipe_table(&held);
+    refused(&forced);
+    // What was given up is taken.
+    held.write(&vec![0; usize::try_from(SIZE_BYTES).unwrap()], 0);
+    place.tell(&forced);
+}
+
+/// The label of a program to come, of which no more is known here than that.
+fn of_a_newer_program(mut label: Vec<u8>) -> Vec<u8> {
+    label[8..12].copy_from_slice(&2_u32.to_le_bytes());
+    label[12..16].fill(0);
+    let sum = spindle_base::crc32c(&label);
+    label[12..16].copy_from_slice(&sum.to_le_bytes());
+    label
+}
+
+#[test]
+fn a_disk_of_a_newer_program_is_taken_by_no_force() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    let mut label = vec![0; 4096];
+    held.opened().read_exact_at(&mut label, 1 << 20).unwrap();
+    let label = of_a_newer_program(label);
+    let refused = || {
+        let before = std::fs::read(place.path("held")).unwrap();
+        let wanted = [&held.device, "a newer Spindle", "--force"];
+        place.refuse(creating(&held.device, &["--force"]), 2, &wanted);
+        assert!(std::fs::read(place.path("held")).unwrap() == before);
+    };
+    held.write(&label, 1 << 20);
+    refused();
+    wipe_table(&held);
+    refused();
+    // The whole device.
+    held.write(&vec![0; usize::try_from(SIZE_BYTES).unwrap()], 0);
+    held.write(&label_at_the_beginning(label), 0);
+    refused();
+}
+
+fn label_at_the_beginning(label: Vec<u8>) -> Vec<u8> {
+    // Its place in the partition was the beginning too.
+    assert_eq!(spindle_format::said_place(&label), Some(0));
+    label
+}
+
+#[test]
+fn a_table_with_longer_entries_than_usual_is_followed() {
+    let place = Place::new();
+    let Some(held) = Loop::new(&place, "held", true) else {
+        return;
+    };
+    let with = |words: &[&str]| searching(&[held.partition()], words);
+    place.tell(with(&creating(&held.device, &[])));
+    held.forget_partitions();
+    // 64 entries of 256 bytes, with the checksum of the header, which others ask for first.
+    let mut header = vec![0; 92];
+    held.opened().read_exact_at(&mut header, 512).unwrap();
+    header[80..84].copy_from_slice(&64_u32.to_le_bytes());
+    header[84..88].copy_from_slice(&256_u32.to_le_bytes());
+    header[16..20].fill(0);
+    let sum = crc32(&header);
+    header[16..20].copy_from_slice(&sum.to_le_bytes());
+    held.write(&header, 512);
+    let before = std::fs::read(place.path("held")).unwrap();
+    for force in [&[][..], &["--force"]] {
+        let wanted = [&held.device, "is disk data_0000 of the group data"];
+        place.refuse(creating(&held.device, force), 2, &wanted);
+    }
+    assert!(std::fs::read(place.path("held")).unwrap() == before);
+}
+
+/// Of a GPT's header.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg());
+    let sum = bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), step)
+    });
+    !sum
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_refused_before_another_is() {
+    let place = Place::new();
+    let (Some(one), Some(fixed)) = (
+        Loop::new(&place, "one", true),
+        Loop::of(&place, "fixed", SIZE_BYTES, &["--partscan", "--read-only"]),
+    ) else {
+        return;
+    };
+    let wanted = [&fixed.device, "read-only"];
+    place.refuse(
+        creating(&one.device, &["--disk", &fixed.device]),
+        2,
+        &wanted,
+    );
+    assert_eq!(blkid(&one.device, "PTTYPE"), "");
+    place.create_group();
+    let add = ["disk", "add", "data", "--partition", "--dry-run", "--disk"];
+    place.refuse([&add[..], &[&fixed.device]].concat(), 2, &wanted);
 }

@@ -68,7 +68,7 @@ pub use command::group::{
 };
 pub use command::health::check_health;
 pub use command::iostat::{Iostat, rates};
-pub use command::partition::{check_file_beside, check_partition, make_partition};
+pub use command::partition::{MadePartition, check_file_beside, check_partition, make_partition};
 pub use command::reach::{GroupFiles, serving};
 pub use command::rebalance::{list_operations, rebalance_group, set_default_power};
 pub use command::scrub::{set_scrub_power, show_scrub, start_scrub, stop_scrub};

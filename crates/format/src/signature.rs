@@ -185,11 +185,10 @@ pub fn foreign_signatures(disk: DiskEnds<'_>) -> Vec<Signature> {
             note(ForeignFormat::ZfsMember, place);
         }
     }
-    if let Some(last) = disk.size_bytes.checked_sub(512)
-        && last > 512
-        && disk.has(last, b"EFI PART")
-    {
-        note(ForeignFormat::GptPartitions, last);
+    for place in gpt_places_at_the_end(disk.size_bytes) {
+        if disk.has(place, b"EFI PART") {
+            note(ForeignFormat::GptPartitions, place);
+        }
     }
     // A boot sector of something recognised is no partition table.
     if found.is_empty() && has_partitions(disk.start) {
@@ -244,6 +243,17 @@ fn raid_places_at_the_end(size_bytes: u64) -> impl Iterator<Item = u64> {
     let version_0 = (size_bytes & !0xffff).checked_sub(64 << 10);
     // The version 1 superblocks at the start have rows of their own.
     (version_1.into_iter().chain(version_0)).filter(|place| *place > 4096)
+}
+
+/// Where the copy of a GPT's header lies: in the last whole sector, of either size.
+fn gpt_places_at_the_end(size_bytes: u64) -> impl Iterator<Item = u64> {
+    let last = [512, 4096].map(|sector_bytes| {
+        let sectors = size_bytes / sector_bytes;
+        Some(sectors.checked_sub(1)? * sector_bytes)
+    });
+    // The headers at the start have rows of their own.
+    let places = last.into_iter().flatten();
+    places.filter(|place| *place > 512 && *place != 4096)
 }
 
 /// Where the four labels of ZFS lie.

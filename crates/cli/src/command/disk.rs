@@ -7,8 +7,8 @@ use anyhow::Result;
 use spindle_base::AuSize;
 use spindle_control::view::DiskChangesReport;
 use spindle_control::{
-    ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, NewDiskRequest,
-    ReplacementRequest, ResizeRequest, Settings, WantedDisk,
+    ControlError, DiskChangesRequest, EstimateRequest, FailureGroupChange, MadePartition,
+    NewDiskRequest, ReplacementRequest, ResizeRequest, Settings, WantedDisk,
 };
 
 use super::estimate::print_estimate;
@@ -38,7 +38,7 @@ pub fn run(settings: &Settings, command: &DiskCommand) -> Result<u8> {
             let report = spindle_control::rename_disk(settings, &name_of(group)?, disk, name)?;
             return print_changes(&report, *output);
         }
-        DiskCommand::Add(add) => (&add.group, added(settings, add)?, add.preview, add.output),
+        DiskCommand::Add(add) => return add_disks(settings, add),
         DiskCommand::Drop {
             group,
             names,
@@ -123,20 +123,40 @@ pub(super) fn check_partitions<'a>(
     Ok(())
 }
 
-/// Makes a partition on each of these disks that fills it; each path becomes that of its device.
+/// Makes a partition on each of these disks that fills it; each path becomes that of its device. What
+/// is given back is kept until they have joined.
 pub(super) fn make_partitions<'a>(
     settings: &Settings,
     disks: impl Iterator<Item = &'a mut PathBuf>,
     overwrite: bool,
     au_size: AuSize,
-) -> Result<()> {
+) -> Result<Vec<MadePartition>> {
+    let mut all: Vec<MadePartition> = Vec::new();
     for disk in disks {
-        let made = spindle_control::make_partition(settings, disk, overwrite, au_size)?;
-        let (disk_shown, made_shown) = (disk.display(), made.display());
+        let made = spindle_control::make_partition(settings, disk, overwrite, au_size)
+            .map_err(|error| with_those_made(error, &all))?;
+        let (disk_shown, made_shown) = (disk.display(), made.path.display());
         eprintln!("spindle: a partition was made on {disk_shown}: {made_shown}");
-        *disk = made;
+        disk.clone_from(&made.path);
+        all.push(made);
     }
-    Ok(())
+    Ok(all)
+}
+
+/// What the command has already made when it fails stays.
+fn with_those_made(error: ControlError, made: &[MadePartition]) -> ControlError {
+    if made.is_empty() {
+        return error;
+    }
+    let paths: Vec<String> = made
+        .iter()
+        .map(|made| made.path.display().to_string())
+        .collect();
+    let paths = paths.join(", ");
+    error.with_more(&format!(
+        "partitions that were made before that stay and hold nothing ({paths}): the command can be \
+         given again"
+    ))
 }
 
 /// Makes the partitions of `spindle disk add --partition`, when all that the command could be refused
@@ -145,16 +165,22 @@ fn partition_added(
     settings: &Settings,
     add: &AddArguments,
     request: &mut DiskChangesRequest,
-) -> Result<()> {
+) -> Result<Vec<MadePartition>> {
     let report = spindle_control::show_group(settings, &add.group)?;
     let au_size = AuSize::from_bytes(report.au_size_bytes).map_err(ControlError::from)?;
     let disks = request.add.iter();
     let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
     check_partitions(settings, disks, add.force, au_size)?;
+    // What stands there was judged: the rest is asked for as if it did not.
+    let over_all = DiskChangesRequest {
+        overwrite: true,
+        ..request.clone()
+    };
     if add.preview.dry_run {
-        return Ok(());
+        *request = over_all;
+        return Ok(Vec::new());
     }
-    let rehearsed = of_disks(request.clone());
+    let rehearsed = of_disks(over_all);
     spindle_control::estimate(settings, &name_of(&add.group)?, &rehearsed)?;
     let whole = request.add.iter_mut();
     let whole = whole.filter(|disk| disk.make_bytes.is_none());
@@ -292,13 +318,22 @@ pub fn run_on_failure_groups(settings: &Settings, command: &FailureGroupCommand)
     answer(settings, &asked)
 }
 
-/// What `spindle disk add` asks for, its partitions made where it wants some.
-fn added(settings: &Settings, add: &AddArguments) -> Result<EstimateRequest> {
+/// Makes the change of `spindle disk add`, and the partitions before where it wants some.
+fn add_disks(settings: &Settings, add: &AddArguments) -> Result<u8> {
     let mut request = request_to_add(add)?;
-    if add.partition {
-        partition_added(settings, add, &mut request)?;
-    }
-    Ok(of_disks(request))
+    let made = match add.partition {
+        true => partition_added(settings, add, &mut request)?,
+        false => Vec::new(),
+    };
+    let asked = Asked {
+        group: &add.group,
+        request: of_disks(request),
+        preview: add.preview,
+        output: add.output,
+    };
+    let answered = answer(settings, &asked);
+    drop(made);
+    answered
 }
 
 fn request_to_add(add: &AddArguments) -> Result<DiskChangesRequest> {

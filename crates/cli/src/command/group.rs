@@ -102,17 +102,25 @@ fn make(settings: &Settings, create: &CreateArguments) -> Result<u8> {
         profile: create.profile.name().to_owned(),
         force: create.force,
     };
+    // Kept until they have joined.
+    let mut partitions = Vec::new();
     if create.partition {
         let disks = wanted.disks.iter();
         let disks = disks.map(|disk| (disk.path.as_path(), disk.make_bytes));
         disk::check_partitions(settings, disks, create.force, wanted.au_size)?;
-        spindle_control::check_new_group(settings, &wanted)?;
+        // What stands there was judged: the rest is asked for as if it did not.
+        let over_all = WantedGroup {
+            force: true,
+            ..wanted.clone()
+        };
+        spindle_control::check_new_group(settings, &over_all)?;
         let whole = wanted.disks.iter_mut();
         let whole = whole.filter(|disk| disk.make_bytes.is_none());
         let paths = whole.map(|disk| &mut disk.path);
-        disk::make_partitions(settings, paths, create.force, wanted.au_size)?;
+        partitions = disk::make_partitions(settings, paths, create.force, wanted.au_size)?;
     }
     let report = spindle_control::create_group(settings, &wanted)?;
+    drop(partitions);
     if create.output.json {
         print_json(&report)?;
     } else {

@@ -351,6 +351,16 @@ impl ControlError {
         self
     }
 
+    /// The same, with what else is to be told of it behind its words and causes.
+    #[must_use]
+    pub fn with_more(self, more: &str) -> Self {
+        Self {
+            words: format!("{self:#}; {more}"),
+            source: None,
+            ..self
+        }
+    }
+
     /// The same failure, told with what it happened to; where in the group that was stays with it.
     #[must_use]
     pub fn about(self, subject: impl fmt::Display) -> Self {

@@ -1,24 +1,18 @@
 //! A partition for a disk of a group: one that fills the device, in a GPT, with a type of our own. Tools
 //! and installers that know no label of ours see that the device is taken.
 
+mod device;
+mod kernel;
+mod table;
 mod within;
 
-use std::error::Error;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
-use gpt::mbr::ProtectiveMBR;
-use gpt::partition_types::{OperatingSystem, Type};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use spindle_base::{AuSize, size_text};
-use spindle_format::{Label, SIGNATURE_END_BYTES, SIGNATURE_START_BYTES};
+use spindle_format::ForeignFormat;
 use spindle_group::disk_bytes_min;
 use uuid::Uuid;
 
@@ -27,6 +21,10 @@ use crate::machine::nfs::is_remote;
 use crate::machine::probe::Probe;
 use crate::machine::settings::Settings;
 use crate::opened::create::refuse_what_stands_there;
+
+use device::WholeDevice;
+use table::Entry;
+use within::{Claim, Extent};
 
 /// The type of a partition that is a disk of a group (docs/format/label.md).
 const TYPE: Uuid = Uuid::from_u128(0x9c49_4429_0806_4a04_b54d_bed9_fc04_0125);
@@ -37,8 +35,15 @@ const BLOCK_BYTES: u64 = 4096;
 /// What the entries of a table take, of which there are 128.
 const ENTRIES_BYTES: u64 = 128 * 128;
 const NUMBER: u32 = 1;
-/// How long the partition's device is waited for, which udev may have to make.
-const DEVICE_MOST: Duration = Duration::from_secs(10);
+
+/// A partition that was made. As long as this lives, udev and whoever locks devices as it does leave
+/// the disk alone: one that read the table again would take the partition away for a moment.
+#[derive(Debug)]
+pub struct MadePartition {
+    /// The path of its device.
+    pub path: PathBuf,
+    _lock: File,
+}
 
 /// What is known of a device before it is written.
 struct Plan {
@@ -48,6 +53,14 @@ struct Plan {
     sector: LogicalBlockSize,
     /// Of the partition.
     length_bytes: u64,
+}
+
+/// What was found on a device.
+struct Found<'a> {
+    probe: &'a Probe,
+    /// What each header of a GPT lists.
+    tables: &'a [Vec<Entry>],
+    extents: &'a [Extent],
 }
 
 /// Whether [`make_partition`] would begin: asked of each disk before the first is written.
@@ -80,82 +93,88 @@ pub fn check_file_beside(path: &Path) -> ControlResult<()> {
 
 /// Makes a partition table on a whole block device with one partition in it, and gives the path of the
 /// partition's device. What stood there before is lost, as it is on a disk that joins a group, whose
-/// AUs have this size.
+/// AUs have this size. It is to be kept until the partition has joined.
 ///
 /// # Errors
-/// Where it is no whole block device, takes no partitions, is in use or too small, is a member or has
-/// one in a partition, or holds something and `overwrite` does not say that this may be lost; nothing
-/// has been written then. Where it cannot be written, or the partition does not appear.
+/// Where it is no whole block device, takes no partitions, cannot be written, is in use or too small,
+/// is a member or has one in a partition, or has partitions or holds something and `overwrite` does
+/// not say that this may be lost; nothing has been written then. Where the table cannot be written, or
+/// the kernel does not show the partition.
 pub fn make_partition(
     settings: &Settings,
     path: &Path,
     overwrite: bool,
     au_size: AuSize,
-) -> ControlResult<PathBuf> {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| ControlError::io(&what, path.display(), &error)
-    };
+) -> ControlResult<MadePartition> {
     look(settings, path, overwrite, au_size)?;
-    let mut device = open_alone(path)?;
+    let mut device = WholeDevice::take(path)?;
     // Again, now that nobody else can take it: a group may have been made of it meanwhile.
     let plan = look(settings, path, overwrite, au_size)?;
-    // Before anything is written: a loop device may say only here that it takes none.
-    spindle_device::read_partitions_anew(&device).map_err(|error| match error {
-        Errno::INVAL => takes_none(path),
-        Errno::BUSY => in_use(path),
-        error => failed("have the kernel read the partitions of")(error.into()),
-    })?;
-    zero_ends(&mut device, plan.size_bytes).map_err(failed("write"))?;
-    write_table(&mut device, path, &plan)?;
-    device.sync_all().map_err(failed("write"))?;
-    let told = spindle_device::read_partitions_anew(&device);
-    told.map_err(std::io::Error::from)
-        .map_err(failed("have the kernel read the partitions of"))?;
-    match spindle_device::add_partition(&device, NUMBER, START_BYTES, plan.length_bytes) {
-        // The kernel has read it in the table.
-        Ok(()) | Err(Errno::BUSY) => {}
-        Err(error) => return Err(failed("tell the kernel of the partition of")(error.into())),
-    }
-    drop(device);
-    device_of(&plan.known, path)
-}
-
-/// The device, which nobody else uses.
-fn open_alone(path: &Path) -> ControlResult<File> {
-    let exclusive = (OFlags::EXCL | OFlags::CLOEXEC).bits();
-    File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(i32::try_from(exclusive).unwrap_or(0))
-        .open(path)
-        .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::BUSY) => in_use(path),
-            _ => ControlError::io("open", path.display(), &error),
-        })
+    device.try_partitions()?;
+    device.write(&plan)?;
+    let lock = device.into_lock();
+    Ok(MadePartition {
+        path: kernel::device_of(&plan.known, path, plan.length_bytes)?,
+        _lock: lock,
+    })
 }
 
 /// What is to be made of a device, of which all that stands on it may be lost.
 fn look(settings: &Settings, path: &Path, overwrite: bool, au_size: AuSize) -> ControlResult<Plan> {
     let probe = Probe::look(path, &settings.servers);
-    if let Some(label) = probe.member() {
-        return Err(is_member(path, "", label));
+    if let Some(claim) = Claim::of(&probe) {
+        return Err(is_member(path, "", &claim));
     }
     if probe.failure().is_some() {
         refuse_what_stands_there(&probe, true)?;
     }
-    let known = sysfs_of(path)?;
+    let known = kernel::sysfs_of(path)?;
+    let tables = table::tables_of(path);
+    let extents = within::extents_of(path, &known, &tables);
     // Before the table is spoken of, which --force may take: not that of a group.
-    if let Some(member) = within::find_member(&settings.servers, path, &known)? {
+    if let Some(member) = within::find_member(&settings.servers, path, &extents)? {
         let partition = format!(" cannot be taken: {}", member.partition);
-        return Err(is_member(path, &partition, &member.label));
+        return Err(is_member(path, &partition, &member.claim));
+    }
+    let plan = plan_of(path, known, au_size)?;
+    let found = Found {
+        probe: &probe,
+        tables: &tables,
+        extents: &extents,
+    };
+    let overwrite = overwrite || is_left_over(settings, path, &found, &plan)?;
+    if !overwrite && let Some(extent) = extents.first() {
+        return Err(has_partitions(path, &extent.title));
     }
     refuse_what_stands_there(&probe, overwrite)?;
-    let plan = plan_of(path, known, au_size)?;
-    if !overwrite {
-        refuse_what_begins_within(settings, path, plan.length_bytes)?;
-    }
+    refuse_what_begins_within(settings, path, overwrite, plan.length_bytes)?;
     Ok(plan)
+}
+
+/// Whether all that stands on a device is what is made here, and its partition holds nothing: a
+/// command that failed behind it may be given again, without the force that gives up all of its
+/// disks.
+fn is_left_over(
+    settings: &Settings,
+    path: &Path,
+    found: &Found<'_>,
+    plan: &Plan,
+) -> ControlResult<bool> {
+    let span = (START_BYTES, plan.length_bytes);
+    let is_ours =
+        |entry: &Entry| entry.kind == TYPE && (entry.start_bytes, entry.length_bytes) == span;
+    let lists_ours = |table: &Vec<Entry>| matches!(&table[..], [entry] if is_ours(entry));
+    let mut marks = found.probe.foreign.iter();
+    let mut extents = found.extents.iter();
+    let is_table_alone = found.probe.is_without_label()
+        && marks.all(|mark| mark.format == ForeignFormat::GptPartitions)
+        && !found.tables.is_empty()
+        && found.tables.iter().all(lists_ours)
+        && extents.all(|extent| (extent.start_bytes, extent.length_bytes) == span);
+    Ok(
+        is_table_alone
+            && within::is_blank(&settings.servers, path, START_BYTES, plan.length_bytes)?,
+    )
 }
 
 fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> {
@@ -203,14 +222,26 @@ fn plan_of(path: &Path, known: PathBuf, au_size: AuSize) -> ControlResult<Plan> 
     })
 }
 
-/// The group refuses it as well, when the partition is made: of a table that somebody has wiped, what
-/// its first partition held is still there.
+/// Of a table that somebody has wiped, what its first partition held is still there. Marks of others
+/// the group refuses as well, when the partition is made.
 fn refuse_what_begins_within(
     settings: &Settings,
     path: &Path,
+    overwrite: bool,
     length_bytes: u64,
 ) -> ControlResult<()> {
-    match within::found_at(&settings.servers, path, START_BYTES, length_bytes)? {
+    let servers = &settings.servers;
+    if let Some(claim) = within::claim_at(servers, path, START_BYTES, length_bytes)? {
+        let place = format!(
+            " cannot be taken: what begins at byte {START_BYTES}, where a partition was whose table \
+             is gone,"
+        );
+        return Err(is_member(path, &place, &claim));
+    }
+    if overwrite {
+        return Ok(());
+    }
+    match within::marks_at(servers, path, START_BYTES, length_bytes)? {
         None => Ok(()),
         Some(found) => Err(ControlError::new(
             ControlErrorKind::Exists,
@@ -225,14 +256,32 @@ fn refuse_what_begins_within(
 
 /// Also by force: it may be one of the very group that the disk is to join, which is found out when
 /// its ends are zeros.
-fn is_member(path: &Path, partition: &str, label: &Label) -> ControlError {
-    ControlError::invalid(format!(
-        "{}{partition} is disk {} of the group {}: destroy that group first; with --partition not \
-         even --force takes a member",
-        path.display(),
-        label.disk_name,
-        label.group_name
-    ))
+fn is_member(path: &Path, partition: &str, claim: &Claim) -> ControlError {
+    let path = path.display();
+    ControlError::invalid(match claim {
+        Claim::Member(label) => format!(
+            "{path}{partition} is disk {} of the group {}: drop that disk from its group first, or \
+             destroy the group; with --partition not even --force takes a member",
+            label.disk_name, label.group_name
+        ),
+        Claim::Newer(why) => format!(
+            "{path}{partition} may be a disk of a group: {why}; with --partition not even --force \
+             takes it"
+        ),
+    })
+}
+
+/// Whoever made them is not asked: of most tables nothing is known here, and the kernel may have
+/// partitions that no table lists.
+fn has_partitions(path: &Path, title: &str) -> ControlError {
+    ControlError::new(
+        ControlErrorKind::Exists,
+        format!(
+            "{} has partitions ({title}): give --force to use the whole and lose them, or give one \
+             of the partitions without --partition",
+            path.display()
+        ),
+    )
 }
 
 fn refused(path: &Path, what: &str) -> ControlError {
@@ -251,95 +300,16 @@ fn in_use(path: &Path) -> ControlError {
     ControlError::new(ControlErrorKind::Busy, message)
 }
 
-/// The kernel's directory of a whole block device that takes partitions.
-fn sysfs_of(path: &Path) -> ControlResult<PathBuf> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| ControlError::io("look at", path.display(), &error))?;
-    if !metadata.file_type().is_block_device() {
-        return Err(refused(path, "is no block device, and has no partitions"));
-    }
-    let number = metadata.rdev();
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let known = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    if known.join("partition").exists() {
-        return Err(refused(path, "is a partition already"));
-    }
-    let most = std::fs::read_to_string(known.join("ext_range"));
-    let takes_some = most.is_ok_and(|most| most.trim().parse().is_ok_and(|most: u32| most > 1));
-    if !takes_some {
-        return Err(takes_none(path));
-    }
-    Ok(known)
-}
-
-/// Of labels, file systems and other tables that stood there nothing is found any more.
-fn zero_ends(device: &mut File, size_bytes: u64) -> std::io::Result<()> {
-    let end = size_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
-    for (from, length) in [(0, SIGNATURE_START_BYTES), (end, SIGNATURE_END_BYTES)] {
-        device.seek(SeekFrom::Start(from))?;
-        let there = usize::try_from(size_bytes - from).unwrap_or(length);
-        device.write_all(&vec![0; length.min(there)])?;
-    }
-    Ok(())
-}
-
-fn write_table(device: &mut File, path: &Path, plan: &Plan) -> ControlResult<()> {
-    let sector_bytes = plan.sector.as_u64();
-    let sectors = (plan.size_bytes / sector_bytes).saturating_sub(1);
-    let protective = ProtectiveMBR::with_lb_size(u32::try_from(sectors).unwrap_or(u32::MAX));
-    protective
-        .overwrite_lba0(device)
-        .map_err(|error| cannot_write(path, error))?;
-    let mut table = GptConfig::new()
-        .writable(true)
-        .logical_block_size(plan.sector)
-        .create_from_device(&mut *device, None)
-        .map_err(|error| cannot_write(path, error))?;
-    let kind = Type {
-        guid: TYPE,
-        os: OperatingSystem::Custom("spindle".to_owned()),
-    };
-    let first = START_BYTES / sector_bytes;
-    let count = plan.length_bytes / sector_bytes;
-    table
-        .add_partition_at("spindle", NUMBER, first, count, kind, 0)
-        .map_err(|error| cannot_write(path, error))?;
-    table
-        .write_inplace()
-        .map_err(|error| cannot_write(path, error))?;
-    Ok(())
-}
-
-fn cannot_write(path: &Path, error: impl Error + Send + Sync + 'static) -> ControlError {
-    let message = format!("cannot write a partition table to {}", path.display());
-    ControlError::new(ControlErrorKind::Io, message).because(error)
-}
-
-/// The device of the partition, when it is there.
-fn device_of(known: &Path, path: &Path) -> ControlResult<PathBuf> {
-    let begun = Instant::now();
-    loop {
-        if let Some(device) = partition_of(known) {
-            return Ok(device);
-        }
-        if begun.elapsed() > DEVICE_MOST {
-            return Err(ControlError::new(
-                ControlErrorKind::Io,
-                format!(
-                    "a partition was made on {}, and its device does not appear in /dev: add that \
-                     when it is there, without --partition",
-                    path.display()
-                ),
-            ));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn partition_of(known: &Path) -> Option<PathBuf> {
-    let directory = within::directories(known).into_iter().find(|directory| {
-        let number = std::fs::read_to_string(directory.join("partition"));
-        number.is_ok_and(|number| number.trim() == NUMBER.to_string())
-    })?;
-    within::node_of(&directory)
+/// The table stands, and the kernel goes by something else, because of which a partition that it
+/// shows may lie anywhere.
+fn written_and_not_read(path: &Path, why: &str) -> ControlError {
+    let path = path.display();
+    ControlError::new(
+        ControlErrorKind::Io,
+        format!(
+            "a partition table was written to {path}, and the kernel does not go by it ({why}): run \
+             `partprobe {path}` or restart this machine, and do not use its partitions before; then \
+             the command can be given again"
+        ),
+    )
 }

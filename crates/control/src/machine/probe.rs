@@ -228,6 +228,22 @@ impl Probe {
             && self.member().is_some()
     }
 
+    /// What is not known here of its label, which a newer program wrote.
+    #[must_use]
+    pub fn newer_label(&self) -> Option<&FormatError> {
+        match &self.look.as_ref()?.label {
+            LabelFound::Newer { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether no label of ours was found on it, nor what is left of one.
+    #[must_use]
+    pub fn is_without_label(&self) -> bool {
+        let look = self.look.as_ref();
+        look.is_some_and(|look| matches!(look.label, LabelFound::None))
+    }
+
     /// What of this disk a newer program wrote for the group.
     #[must_use]
     pub fn newer(&self, group: Uuid) -> Option<FormatError> {

@@ -205,6 +205,20 @@ fn a_mark_is_found_at_each_of_its_places() {
 }
 
 #[test]
+fn the_copy_of_a_partition_table_is_found_in_the_last_whole_sector_of_either_size() {
+    for (sector_bytes, odd_bytes) in [(512, 0), (4096, 0), (4096, 1536), (512, 100), (4096, 100)] {
+        let end = (DISK_BYTES + odd_bytes) / sector_bytes * sector_bytes;
+        let mut disk = vec![0; DISK_BYTES + odd_bytes];
+        disk[end - sector_bytes..][..8].copy_from_slice(b"EFI PART");
+        let found = [ForeignFormat::GptPartitions];
+        assert_eq!(formats(&disk), found, "{sector_bytes}, {odd_bytes}");
+    }
+    for size_bytes in [512, 1024, 4096, 8192] {
+        assert!(formats(&vec![0; size_bytes]).is_empty());
+    }
+}
+
+#[test]
 fn a_boot_sector_without_partitions_is_no_partition_table() {
     assert!(formats(&disk_with(&[(510, &[0x55, 0xaa])])).is_empty());
 }

@@ -4,111 +4,184 @@
 //! Two are asked: the kernel, which may know partitions of a table that is not read here, and the
 //! GPT, which the kernel does not read where it was built without that. Looking never writes.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gpt::GptConfig;
-use gpt::disk::LogicalBlockSize;
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{
-    DiskEnds, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, ParsedLabel, SIGNATURE_END_BYTES,
-    SIGNATURE_START_BYTES, end_label_place, foreign_signatures,
+    DiskEnds, FormatError, LABEL_BYTES, LABEL_PLACES, Label, LabelStatus, ParsedLabel,
+    SIGNATURE_END_BYTES, SIGNATURE_START_BYTES, end_label_place, foreign_signatures,
 };
 
+use super::kernel;
+use super::table::Entry;
 use crate::api::error::ControlResult;
 use crate::machine::nfs::NfsServers;
 use crate::machine::probe::{Probe, disks_to_look_at, read_at};
 
-/// What sysfs counts places and lengths in, whatever the sectors of the device are.
-const SYSFS_SECTOR_BYTES: u64 = 512;
+/// Why a disk may be one of a group.
+pub(super) enum Claim {
+    Member(Box<Label>),
+    /// A newer program wrote its label: whether it is a member is not known here.
+    Newer(FormatError),
+}
 
 /// A disk of a group, and the partition that it is.
 pub(super) struct Member {
     pub(super) partition: String,
-    pub(super) label: Label,
+    pub(super) claim: Claim,
 }
 
 /// Where a partition lies, and what it is called.
-struct Extent {
-    title: String,
-    start_bytes: u64,
-    length_bytes: u64,
+pub(super) struct Extent {
+    pub(super) title: String,
+    pub(super) start_bytes: u64,
+    pub(super) length_bytes: u64,
+    /// The kernel's device of it.
+    node: Option<PathBuf>,
 }
 
-/// The first member of any group among the partitions of a device, of which `known` is the kernel's
-/// directory.
+impl Claim {
+    /// What a disk that was looked at says of itself.
+    pub(super) fn of(probe: &Probe) -> Option<Self> {
+        let newer = || probe.newer_label().copied().map(Self::Newer);
+        let member = probe.member().cloned().map(Box::new).map(Self::Member);
+        member.or_else(newer)
+    }
+}
+
+/// The partitions that the kernel knows of a device, of which `known` is its directory, and those
+/// that tables list beside them.
+pub(super) fn extents_of(path: &Path, known: &Path, tables: &[Vec<Entry>]) -> Vec<Extent> {
+    let titled = |number: String| format!("partition {number} of {}", path.display());
+    let of_kernel = |directory: &PathBuf| {
+        let node = kernel::node_of(directory);
+        let number = kernel::number_of(directory).unwrap_or_default();
+        // Where it is not told, a partition is still there, and its device tells what it holds.
+        let (start_bytes, length_bytes) = kernel::span_of(directory).unwrap_or_default();
+        let shown = node.as_ref().map(|node| node.display().to_string());
+        Extent {
+            title: shown.unwrap_or_else(|| titled(number.to_string())),
+            start_bytes,
+            length_bytes,
+            node,
+        }
+    };
+    let mut extents: Vec<Extent> = (kernel::directories(known).iter()).map(of_kernel).collect();
+    for entry in tables.iter().flatten() {
+        let span = (entry.start_bytes, entry.length_bytes);
+        if !(extents.iter()).any(|extent| (extent.start_bytes, extent.length_bytes) == span) {
+            extents.push(Extent {
+                title: titled(entry.number.to_string()),
+                start_bytes: entry.start_bytes,
+                length_bytes: entry.length_bytes,
+                node: None,
+            });
+        }
+    }
+    extents
+}
+
+/// The first member of any group among the partitions of a device.
 ///
 /// # Errors
 /// Where the device cannot be read.
 pub(super) fn find_member(
     servers: &NfsServers,
     path: &Path,
-    known: &Path,
+    extents: &[Extent],
 ) -> ControlResult<Option<Member>> {
-    let mut extents = Vec::new();
-    for directory in directories(known) {
-        let node = node_of(&directory);
-        if let Some(node) = &node
-            && let Some(label) = Probe::look(node, servers).member()
-        {
-            return Ok(Some(Member {
-                partition: node.display().to_string(),
-                label: label.clone(),
-            }));
-        }
-        // Also where there is a device: it may be one that cannot be opened.
-        extents.extend(extent_of(&directory, path, node.as_deref()));
-    }
-    extents.extend(extents_of_table(path));
-    let disks = disks_to_look_at();
-    let slot = servers.attach_to_look(&disks, path)?;
+    let in_device = |extent: &Extent| {
+        let node = extent.node.as_ref()?;
+        Claim::of(&Probe::look(node, servers))
+    };
     for extent in extents {
-        if let Some(label) = label_at(&disks, slot, extent.start_bytes, extent.length_bytes)? {
+        // Also where there is a device: it may be one that cannot be opened.
+        let claim = match in_device(extent) {
+            Some(claim) => Some(claim),
+            None => claim_at(servers, path, extent.start_bytes, extent.length_bytes)?,
+        };
+        if let Some(claim) = claim {
             return Ok(Some(Member {
-                partition: extent.title,
-                label,
+                partition: extent.title.clone(),
+                claim,
             }));
         }
     }
     Ok(None)
 }
 
-/// What was found of a disk that fills these bytes of a device: a member's label, or the marks of other
-/// formats.
+/// What a label says that was found of a disk that fills these bytes of a device.
 ///
 /// # Errors
 /// Where the device cannot be read.
-pub(super) fn found_at(
+pub(super) fn claim_at(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> ControlResult<Option<Claim>> {
+    let disks = disks_to_look_at();
+    let slot = servers.attach_to_look(&disks, path)?;
+    label_at(&disks, slot, start_bytes, length_bytes)
+}
+
+/// The marks of other formats on a disk that fills these bytes of a device.
+///
+/// # Errors
+/// Where the device cannot be read.
+pub(super) fn marks_at(
     servers: &NfsServers,
     path: &Path,
     start_bytes: u64,
     length_bytes: u64,
 ) -> ControlResult<Option<String>> {
+    let of_ends = |ends: DiskEnds<'_>| {
+        let foreign = foreign_signatures(ends);
+        let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    judge_ends(servers, path, start_bytes, length_bytes, of_ends)
+}
+
+/// Whether a disk that fills these bytes of a device holds nothing, as far as labels and marks are
+/// looked for.
+///
+/// # Errors
+/// Where the device cannot be read.
+pub(super) fn is_blank(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+) -> ControlResult<bool> {
+    let of_ends = |ends: DiskEnds<'_>| ends.is_blank();
+    judge_ends(servers, path, start_bytes, length_bytes, of_ends)
+}
+
+fn judge_ends<T>(
+    servers: &NfsServers,
+    path: &Path,
+    start_bytes: u64,
+    length_bytes: u64,
+    judge: impl FnOnce(DiskEnds<'_>) -> T,
+) -> ControlResult<T> {
     let disks = disks_to_look_at();
     let slot = servers.attach_to_look(&disks, path)?;
-    if let Some(label) = label_at(&disks, slot, start_bytes, length_bytes)? {
-        let (disk, group) = (label.disk_name, label.group_name);
-        return Ok(Some(format!("disk {disk} of the group {group}")));
-    }
     let end = length_bytes.saturating_sub(SIGNATURE_END_BYTES as u64);
-    let foreign = foreign_signatures(DiskEnds {
+    Ok(judge(DiskEnds {
         size_bytes: length_bytes,
         start: &read_at(&disks, slot, start_bytes, SIGNATURE_START_BYTES)?,
         end: &read_at(&disks, slot, start_bytes + end, SIGNATURE_END_BYTES)?,
-    });
-    let names: Vec<&str> = foreign.iter().map(|mark| mark.format.name()).collect();
-    Ok((!names.is_empty()).then(|| names.join(", ")))
+    }))
 }
 
-/// The newest label of a disk that fills these bytes of a device, where it says that the disk is a
-/// member.
+/// What the newest label says of a disk that fills these bytes of a device.
 fn label_at(
     disks: &dyn Disks,
     slot: DiskSlot,
     start_bytes: u64,
     length_bytes: u64,
-) -> ControlResult<Option<Label>> {
+) -> ControlResult<Option<Claim>> {
     let mut newest: Option<Label> = None;
     for place in LABEL_PLACES
         .into_iter()
@@ -121,79 +194,17 @@ fn label_at(
             continue;
         }
         let bytes = read_at(disks, slot, at, LABEL_BYTES)?;
-        if let Ok(parsed) = ParsedLabel::parse(&bytes, place) {
-            let label = parsed.contents();
-            if (newest.as_ref()).is_none_or(|newest| newest.sequence < label.sequence) {
-                newest = Some(label.clone());
+        match ParsedLabel::parse(&bytes, place) {
+            Ok(parsed) => {
+                let label = parsed.contents();
+                if (newest.as_ref()).is_none_or(|newest| newest.sequence < label.sequence) {
+                    newest = Some(label.clone());
+                }
             }
+            Err(why) if why.kind.is_newer() => return Ok(Some(Claim::Newer(why))),
+            Err(_) => {}
         }
     }
-    Ok(newest.filter(|label| label.status == LabelStatus::Member))
-}
-
-/// The kernel's directories of the partitions that it knows of a device.
-pub(super) fn directories(known: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(known).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|entry| entry.join("partition").exists())
-        .collect();
-    found.sort();
-    found
-}
-
-/// The device in /dev of which the kernel has this directory.
-pub(super) fn node_of(directory: &Path) -> Option<PathBuf> {
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
-    let properties = read("uevent")?;
-    let name = (properties.lines()).find_map(|line| line.strip_prefix("DEVNAME="))?;
-    let number = read("dev")?;
-    let device = Path::new("/dev").join(name);
-    let rdev = std::fs::metadata(&device).ok()?.rdev();
-    let found = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    (found == number.trim()).then_some(device)
-}
-
-fn extent_of(directory: &Path, path: &Path, node: Option<&Path>) -> Option<Extent> {
-    let read = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
-    let bytes = |name: &str| {
-        let sectors: u64 = read(name)?.trim().parse().ok()?;
-        sectors.checked_mul(SYSFS_SECTOR_BYTES)
-    };
-    let number = read("partition").unwrap_or_default();
-    Some(Extent {
-        title: node.map_or_else(
-            || title_of(number.trim(), path),
-            |node| node.display().to_string(),
-        ),
-        start_bytes: bytes("start")?,
-        length_bytes: bytes("size")?,
-    })
-}
-
-fn title_of(number: &str, path: &Path) -> String {
-    format!("partition {number} of {}", path.display())
-}
-
-/// What a GPT says, where there is one.
-fn extents_of_table(path: &Path) -> Vec<Extent> {
-    let read = |sector: LogicalBlockSize| {
-        let device = File::open(path).ok()?;
-        let config = GptConfig::new().writable(false).logical_block_size(sector);
-        let table = config.open_from_device(device).ok()?;
-        let sector_bytes = sector.as_u64();
-        let extent = |(number, partition): (&u32, &gpt::partition::Partition)| {
-            let sectors = (partition.last_lba).checked_sub(partition.first_lba)?;
-            Some(Extent {
-                title: title_of(&number.to_string(), path),
-                start_bytes: partition.first_lba.checked_mul(sector_bytes)?,
-                length_bytes: sectors.checked_add(1)?.checked_mul(sector_bytes)?,
-            })
-        };
-        let found: Vec<Extent> = table.partitions().iter().filter_map(extent).collect();
-        Some(found)
-    };
-    // An image keeps its table when a device over it has sectors of the other size.
-    let sizes = [LogicalBlockSize::Lb512, LogicalBlockSize::Lb4096];
-    sizes.into_iter().filter_map(read).flatten().collect()
+    let member = newest.filter(|label| label.status == LabelStatus::Member);
+    Ok(member.map(Box::new).map(Claim::Member))
 }
