@@ -12,7 +12,7 @@ RELEASE = target/release
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)
 
-.PHONY: help setup build package demo check test long lint sim threads models cuts scenario soak fuzz bench lab lab-gallery
+.PHONY: help setup build package image demo check test long lint sim threads models cuts scenario soak fuzz bench lab lab-gallery
 
 help: ## what can be asked for
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,6 +27,10 @@ package: build ## a .deb and an .rpm of this version, in target/package/
 	@tools/setup package
 	$(CARGO) build --release --locked -p spindle-lab
 	@tools/package
+
+image: package ## a container image of this version, in target/package/
+	@tools/setup image
+	@tools/container-image
 
 demo: build ## PostgreSQL on a mirrored group: disks die, return and join, the power goes, nothing is lost
 	$(CARGO) build --release --locked -p spindle-demo $(SQLITE)
