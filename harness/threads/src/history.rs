@@ -68,6 +68,9 @@ struct State {
     drops: Drops,
     /// When two failures met, so that files of two copies may have lost something too.
     first_second_failure: Option<Tick>,
+    second_failures_count: u32,
+    /// The group stopped as it has to.
+    has_stopped: bool,
     /// What its process says is heard by nobody any more.
     is_forked: bool,
 }
@@ -287,6 +290,22 @@ impl History {
         state.now += 1;
         let now = state.now;
         state.first_second_failure.get_or_insert(now);
+        state.second_failures_count += 1;
+    }
+
+    /// How often that was so.
+    pub fn second_failures_count(&self) -> u32 {
+        self.state().second_failures_count
+    }
+
+    /// The group stopped as it has to: its disks have to come back before it goes on.
+    pub fn stop(&self) {
+        self.state().has_stopped = true;
+    }
+
+    /// Whether it did.
+    pub fn has_stopped(&self) -> bool {
+        self.state().has_stopped
     }
 
     /// Whether something of the file may be lost that was not synced, which its next sync tells.

@@ -189,11 +189,27 @@ impl Story {
         match answer {
             Ok(value) => Some(value),
             Err(_) if !self.disks.is_powered() => None,
+            Err(error) if self.has_to_stop(&error) => {
+                self.history.note(|| format!("{what}: {error}"));
+                self.history.stop();
+                self.disks.crash();
+                None
+            }
             Err(error) => {
                 self.history.violate(format!("{what} failed: {error}"));
                 None
             }
         }
+    }
+
+    /// Whether the group can do nothing else than stop: of three replicas of its catalog one is away, and
+    /// both other disks failed a flush before the fourth disk had its own.
+    fn has_to_stop(&self, error: &GroupError) -> bool {
+        self.plot == Plot::Flushes(Flushing::BesideOutage)
+            && self.history.second_failures_count() >= 2
+            && error
+                .message
+                .contains("no disk with a replica of its catalog is left")
     }
 
     /// As [`Story::judge`], of something that one file or all asked for. What may be lost nobody reads

@@ -21,6 +21,9 @@ impl Story {
             // What broke a promise is in no state to be asked more.
             return;
         }
+        if self.history.has_stopped() {
+            return self.end_of_a_stop(group);
+        }
         let mut random = self.random(99);
         let mut spoilt = None;
         if !was_cut {
@@ -82,6 +85,20 @@ impl Story {
         if self.bring_to_rest(&group) && self.keep_what_must_not_go(&group) {
             self.judge_copies(&group);
             self.judge_files(&group, true);
+        }
+    }
+
+    /// With all of its disks a group that stopped goes on, and has what was synced.
+    fn end_of_a_stop(&self, group: Arc<Group>) {
+        drop(group);
+        self.disks.restart();
+        self.all_slots()
+            .for_each(|slot| self.disks.bring_back(slot));
+        match scene::open(&self.access, &self.disks, 2) {
+            Ok(group) => self.judge_files(&group, true),
+            Err(error) => self
+                .history
+                .violate(format!("a group that stopped cannot be opened: {error}")),
         }
     }
 
