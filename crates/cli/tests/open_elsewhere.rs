@@ -91,6 +91,37 @@ fn a_group_that_is_open_is_refused_to_processes_in_other_namespaces_and_of_anoth
     place.tell(["group", "dismount", "data"]);
 }
 
+/// The number of a process of another container means nothing here: that it is nobody's is no proof
+/// that its owner is dead.
+#[test]
+fn a_container_without_a_machine_id_waits_for_the_heartbeat_of_another_ones_owner() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: namespaces of their own need root");
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    // With the first process of its namespace all others of it end.
+    let mount_in_container = |runtime: &str| {
+        let script = "mount --bind /dev/null /etc/machine-id; \"$0\" group mount data; exit $?";
+        let mut command = std::process::Command::new("unshare");
+        command
+            .args(["--mount", "--pid", "--fork", "--mount-proc"])
+            .args(["sh", "-c", script, env!("CARGO_BIN_EXE_spindle")])
+            .current_dir(place.path("disks"))
+            .env("SPINDLE_DISKS", place.disk("*"))
+            .env("SPINDLE_RUNTIME_DIR", place.text(runtime));
+        outcome(&mut command)
+    };
+    let first = mount_in_container("first-run");
+    assert_eq!(first.code, 0, "{first:?}");
+    refused(
+        &mount_in_container("second-run"),
+        2,
+        &["already open", "another process namespace"],
+    );
+}
+
 /// Rewrites the opener record of every disk as a living process of another host would, or writes that
 /// to the place of intents.
 fn open_on_another_host(place: &Place, heartbeat_s: u64, is_written_to: u64) {

@@ -34,13 +34,19 @@ const HEADER: Header = Header {
 /// follows the host's name in its field, so that programs that do not know it see another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    /// The machine id.
+    /// The machine id; zeros where there is none.
     pub machine: Uuid,
     /// The kernel's number of the process namespace.
     pub process_namespace: u64,
 }
 
 impl Origin {
+    /// The machine id, where there is one.
+    #[must_use]
+    pub fn known_machine(self) -> Option<Uuid> {
+        (self.machine.0 != [0; 16]).then_some(self.machine)
+    }
+
     /// The origin at the end of the host's field, and what comes before.
     fn split(text: &str) -> (&str, Option<Self>) {
         let found = || {

@@ -27,14 +27,13 @@ pub(crate) fn opener(settings: &Settings, force: bool) -> ControlResult<Opener> 
     })
 }
 
-/// What tells this host from others of its name, and this process from others of its number;
-/// `None` where the machine has no id.
+/// What tells this host from others of its name, and this process from others of its number; `None`
+/// where the kernel does not say in which namespace it is. A container may have no machine id.
 fn origin() -> Option<Origin> {
-    let id = std::fs::read_to_string("/etc/machine-id").ok()?;
-    let machine = parse_uuid(&id);
     let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?;
-    (machine.0 != [0; 16]).then(|| Origin {
-        machine,
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    Some(Origin {
+        machine: parse_uuid(&id),
         process_namespace: std::os::unix::fs::MetadataExt::ino(&namespace),
     })
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks};
-use spindle_format::{GroupState, Label, OpenerRecord, STATE_PLACES};
+use spindle_format::{GroupState, Label, OpenerRecord, Origin, STATE_PLACES};
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
@@ -690,8 +690,9 @@ fn whereabouts(record: &OpenerRecord, opener: &Opener) -> Whereabouts {
     // Names are given twice, and so are machine ids, with the images of machines: a heartbeat
     // from after this machine's start is another machine's all the same.
     let beat_since = (opener.booted_s).is_some_and(|booted_s| record.heartbeat_s > booted_s);
-    let same_machine = match (record.origin, opener.origin) {
-        (Some(theirs), Some(ours)) => theirs.machine == ours.machine,
+    let machine_of = |origin: Option<Origin>| origin.and_then(Origin::known_machine);
+    let same_machine = match (machine_of(record.origin), machine_of(opener.origin)) {
+        (Some(theirs), Some(ours)) => theirs == ours,
         _ => true,
     };
     if record.host == opener.host && same_machine && !beat_since {

@@ -316,12 +316,14 @@ fn a_host_of_the_same_name_is_another_host() {
         open_as(&disks, &image).unwrap_err().kind,
         GroupErrorKind::Busy
     );
-    let booted_since = Opener {
+    let booted_since = |machine| Opener {
         boot: Uuid([0xb2; 16]),
         booted_s: Some(2_011),
-        ..on_machine(1, 7)
+        ..on_machine(machine, 7)
     };
-    open_as(&disks, &booted_since).unwrap();
+    open_as(&disks, &booted_since(2)).unwrap_err();
+    // One without an id has its name alone.
+    open_as(&disks, &booted_since(0)).unwrap();
 }
 
 #[test]
