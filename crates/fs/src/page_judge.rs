@@ -51,6 +51,16 @@ impl PathJudge {
         if let Some(path) = files.recent_path(id) {
             return Some(path);
         }
+        let path = self.path_in_index(core, id)?;
+        if leads_to(core, &path, id) {
+            return Some(path);
+        }
+        // It is as old as the scrub, and something was moved since.
+        *self.index.lock() = None;
+        self.path_in_index(core, id)
+    }
+
+    fn path_in_index(&self, core: &Arc<Core>, id: FileId) -> Option<OsString> {
         let mut index = self.index.lock();
         let index = index.get_or_insert_with(|| names(core));
         let mut parts = Vec::new();
@@ -122,16 +132,13 @@ impl PageJudge for PathJudge {
             None => unknown().title,
         };
         let pages = Self::pages(&core, &file, &title);
-        // The index is as old as the scrub, and a cluster that was moved since may have another in
-        // its place: whoever is judged by a control file must have been below it when it was read.
-        if let (Some(path), Some(_)) = (path, pages)
+        // A cluster that was moved meanwhile may have another in its place: whoever is judged by a
+        // control file must have been below it when it was read. Other files say themselves what
+        // they are.
+        if let (Some(path), Some(PageFile::PostgreSql { .. })) = (path, pages)
             && !leads_to(&core, &path, id)
         {
-            // What is none by its name says itself what it is.
-            return Known {
-                pages: pages.filter(|_| !is_candidate(&title)),
-                ..unknown()
-            };
+            return unknown();
         }
         Known { title, pages }
     }

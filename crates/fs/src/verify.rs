@@ -77,15 +77,16 @@ impl FileSystem {
         let Some(pages) = self.pages_of(node, file, offset_bytes, read) else {
             return false;
         };
-        let doubts_count = watch.doubts_count.load(Ordering::Relaxed);
+        let doubts = &watch.doubts_count;
         let Some(range) = bad_range(&pages, offset_bytes, read) else {
-            if doubts_count > 0 {
-                // Of readers at once one may be forgotten.
-                (watch.doubts_count).store(doubts_count - 1, Ordering::Relaxed);
+            // Nearly always there is none, and nothing is written that other readers share.
+            if doubts.load(Ordering::Relaxed) > 0 {
+                let less = |count: u32| count.checked_sub(1);
+                let _ = doubts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
             }
             return false;
         };
-        if doubts_count >= DOUBTS_MAX || *in_vain == Some(range) {
+        if doubts.load(Ordering::Relaxed) >= DOUBTS_MAX || *in_vain == Some(range) {
             return false;
         }
         // Its server may have been stopped and its checksums switched off since it was looked at.
@@ -98,7 +99,7 @@ impl FileSystem {
             Ok(is_mended) => {
                 *in_vain = (!is_mended).then_some(range);
                 if !is_mended {
-                    watch.doubts_count.fetch_add(1, Ordering::Relaxed);
+                    doubts.fetch_add(1, Ordering::Relaxed);
                 }
                 // Another reader, or the scrub, may have mended it a moment ago.
                 true

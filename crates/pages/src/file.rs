@@ -189,7 +189,7 @@ impl PageFile {
     /// Whether a damaged page's head says that it is of a later version than the good one.
     pub(crate) fn may_have_newer_head(&self, own: &[u8], other: &[u8]) -> bool {
         match self {
-            Self::InnoDb(_) => innodb::may_have_newer_head(own, other),
+            Self::InnoDb(space) => innodb::may_have_newer_head(space, own, other),
             Self::PostgreSql { .. } | Self::Sqlite(_) => false,
         }
     }

@@ -297,11 +297,13 @@ fn is_in_doublewrite(page: u64, space: &Space) -> bool {
 
 /// Whether a damaged page's header says that it is of a later version than the good one, or of a
 /// time that it does not say. A header of another number, or of zeros, says nothing: no server
-/// wrote it here. Encrypted and compressed pages have the position where plain ones have it.
-pub(crate) fn may_have_newer_head(own: &[u8], other: &[u8]) -> bool {
+/// wrote it here. Encrypted and compressed pages have the position where plain ones have it. With a
+/// sum in the header the two are of one sector, which no disk writes in part.
+pub(crate) fn may_have_newer_head(space: &Space, own: &[u8], other: &[u8]) -> bool {
     let number = |page: &[u8]| big(page, PAGE_NUMBER_OFFSET);
     let position = |page: &[u8]| big_long(page, POSITION_BYTES.start);
-    number(own) == number(other)
+    space.format == Format::FullCrc32
+        && number(own) == number(other)
         && !is_zero(&other[..BODY_OFFSET])
         && match (position(own), position(other)) {
             (own, 0) => own != 0,

@@ -494,6 +494,18 @@ fn a_stored_sum_of_an_older_version_is_no_proof_beside_a_head_that_is_newer() {
     }
 }
 
+/// The sum and the position are of one sector: no write brings one without the other.
+#[test]
+fn a_page_with_its_sum_in_the_header_is_proven_by_it_beside_a_damaged_position() {
+    let head = innodb_page(3, Format::Crc32, 9, 0, 16384);
+    let file = PageFile::InnoDb(Space::of_head(&head).unwrap());
+    let own = innodb_page_at(1, Format::Crc32, 9, 7, 16384, 100);
+    let mut damaged = own.clone();
+    damaged[22] ^= 0x40;
+    damaged[9000] ^= 1;
+    assert_eq!(choose(&file, 7, &[&own, &damaged]), Choice::Right(0));
+}
+
 #[test]
 fn a_flipped_bit_in_its_position_makes_no_newer_page_an_older_one() {
     let may_be_newer = Choice::Undecided(Undecided::MayBeNewer);

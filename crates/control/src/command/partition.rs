@@ -109,8 +109,10 @@ pub fn make_partition(
     look(settings, path, overwrite, au_size)?;
     let mut device = WholeDevice::take(path)?;
     // Again, now that nobody else can take it: a group may have been made of it meanwhile.
-    let plan = look(settings, path, overwrite, au_size)?;
+    look(settings, path, overwrite, au_size)?;
     device.try_partitions()?;
+    // And now that the kernel shows every partition that it finds in a table of another kind.
+    let plan = look(settings, path, overwrite, au_size)?;
     device.write(&plan)?;
     let lock = device.into_lock();
     Ok(MadePartition {
