@@ -237,6 +237,11 @@ impl Core {
         }
         self.keep_only_copies();
         let doubtful = self.dirty.doubtful();
+        if !doubtful.is_empty() {
+            // Before any disk is found to lack something: two that do would be called stale in all of
+            // a region, and what each has of it could not be read after the next power cut.
+            self.have_rows_list()?;
+        }
         let mut equalised_count = 0;
         let mut unreadable = Vec::new();
         for region in &doubtful {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use spindle_base::DiskNumber;
+use spindle_base::{DiskNumber, FileId};
 use spindle_device::{DiskSlot, Request, Work};
 
-use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, resync};
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
 use crate::waiting_disks::{OneBatchWaits, has_write};
 
 fn flushes_second(batch: &[Request<'_>]) -> bool {
@@ -62,4 +62,33 @@ fn what_one_round_did_not_flush_another_that_began_later_does_not_forget() {
         resync(&group);
         assert_copies_equal(&scene, &group, &file, &format!("seed {seed}"));
     }
+}
+
+/// As the comparison of an opening finds it whose disks answer some reads only: a place that cannot be
+/// mended on one disk, and another disk that was away for a moment.
+#[test]
+fn two_disks_that_lack_different_blocks_after_an_unclean_stop_keep_what_each_has() {
+    let scene = Scene::mirrored(1);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 1 << 20);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    group.write(&file, 0, &data[..4096]).unwrap();
+    group.sync().unwrap();
+    drop((file, group));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    group.write(&file, 0, &data[..4096]).unwrap();
+    for (blocks, disk) in [((0, 1), DiskNumber(0)), ((8, 9), DiskNumber(1))] {
+        let apply = &mut |edit| group.catalog.apply(edit);
+        group.dirty.missed_by(&file, &[blocks], &[disk], apply);
+    }
+    group.commit_everything().unwrap();
+    drop((file, group));
+    scene.crash();
+    let group = scene.open();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 4096, 7 * 4096) == data[4096..8 * 4096]);
 }
