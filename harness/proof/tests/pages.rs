@@ -17,8 +17,9 @@ use spindle_testbed::spindle::is_mounted;
 
 /// A port of our own: the machine may have a server.
 const PORT: &str = "54329";
-/// In place of the one that a page gives its second server.
-const SECOND_PORT: &str = "54330";
+/// Those of the page on moving, which runs beside the others: of its first server, and in place of the
+/// one that it gives its second.
+const MOVING_PORTS: [&str; 2] = ["54330", "54331"];
 
 fn repository_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -162,8 +163,10 @@ fn the_page_on_moving_runs_as_written() {
     }
     let scene = Scene::make(&std::env::temp_dir(), "spindle-moving").unwrap();
     let _disks = Disks::mount(&scene);
-    let script = commands("docs/moving.md").replace("5433", SECOND_PORT);
-    let outcome = shell(&scene, &format!("set -euxo pipefail\n{script}"));
+    let [first, second] = MOVING_PORTS;
+    let script = commands("docs/moving.md").replace("5433", second);
+    let script = format!("set -euxo pipefail\nexport PGPORT={first}\n{script}");
+    let outcome = shell(&scene, &script);
     end_servers(
         &scene,
         &["old/main", "data/pg/main", "data/pg/fresh", "step/pg/main"],
