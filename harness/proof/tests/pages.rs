@@ -1,8 +1,9 @@
 //! The commands of the pages are run as they are written: what a reader types works.
 //!
 //! `/srv` becomes a directory of the test, and the search path finds the binary that was built;
-//! a second server has a port of the test's. Nothing else is changed. The pages reserve dozens of GiB for disks and write little to them:
-//! `/srv/disks` is a file system in a sparse file, where what is reserved takes no room.
+//! each server has a port of the test's. Nothing else is changed. The pages reserve dozens of GiB for
+//! disks and write little to them: `/srv/disks` is a file system in a sparse file, where what is
+//! reserved takes no room.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be tried has failed")]
 

@@ -21,7 +21,8 @@ const HEARTBEAT_LIFE_S: u64 = 30;
 const WATCHED: Duration = Duration::from_secs(HEARTBEAT_LIFE_S);
 
 /// Refuses where another host has the group. Its clock need not be right: a mark that looks too old
-/// to be of a living process is looked at again when a heartbeat has to have come, and what renews it lives. `tell` hears of that wait.
+/// to be of a living process is looked at again when a heartbeat has to have come, and what renews it
+/// lives. `tell` hears of that wait.
 ///
 /// # Errors
 /// Where that is so.
