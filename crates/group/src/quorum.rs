@@ -27,7 +27,7 @@ pub(crate) mod standing;
 mod verify;
 mod voters;
 
-use spindle_sync::atomic::AtomicU64;
+use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -71,6 +71,8 @@ pub struct Membership {
     redundancy: LeafRwLock<Redundancy>,
     was_clean: bool,
     was_forced: bool,
+    /// What the last process left is being recovered, see [`Membership::begin_recovery`].
+    recovers: AtomicBool,
     /// Disks that had a replica of the catalog, and have none since this opening.
     lost_replicas: Vec<DiskNumber>,
     /// Where each member that was found is open.
@@ -196,6 +198,22 @@ impl Membership {
     #[must_use]
     pub const fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// From now on, until [`Membership::end_recovery`], no disk goes that the redundancy does not bear to
+    /// lose: the opening is refused. What a disk that is missing lacks of what was being written is not
+    /// known yet, and another one that goes meanwhile would be said to lack it as well.
+    pub(crate) fn begin_recovery(&self) {
+        self.recovers.store(true, Ordering::Release);
+    }
+
+    /// The group can be served.
+    ///
+    /// # Errors
+    /// Where no state can be published any more.
+    pub(crate) fn end_recovery(&self) -> Result<(), GroupError> {
+        self.recovers.store(false, Ordering::Release);
+        self.refuse_stopped(&mut self.inner.lock())
     }
 
     /// Whether a person forced the opening: what cannot be read is given up.

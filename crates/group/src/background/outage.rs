@@ -145,10 +145,20 @@ impl Group {
         self.away_clock.lock().by_hand.extend(disks);
     }
 
-    /// They did not go.
+    /// They did not go by a person's wish. One that went by itself meanwhile comes back by itself.
     pub(crate) fn end_by_hand(&self, disks: &[DiskNumber]) {
-        let mut clock = self.away_clock.lock();
-        clock.by_hand.retain(|disk| !disks.contains(disk));
+        (self.away_clock.lock().by_hand).retain(|disk| !disks.contains(disk));
+        let mut edit = Edit::default();
+        for disk in disks {
+            if let Some(mut away) = self.away(*disk).filter(|away| away.by_hand) {
+                away.by_hand = false;
+                edit.put(Table::Attribute, away_key(*disk), away.encode());
+            }
+        }
+        if !edit.is_empty() {
+            let _change = self.change_inside();
+            self.catalog.apply(edit);
+        }
     }
 
     /// Notes that a person took these disks offline.
@@ -288,6 +298,19 @@ mod tests {
         assert!(group.away(disk).unwrap().by_hand);
         group.note_by_hand(&[disk]).unwrap();
         group.forget_away(disk);
+        assert!(!group.is_by_hand(disk));
+    }
+
+    #[test]
+    fn a_disk_that_went_by_itself_while_a_person_was_refused_is_not_offline_by_hand() {
+        let scene = Scene::mirrored(1);
+        let group = scene.open();
+        let disk = DiskNumber(1);
+        group.begin_by_hand(&[disk]);
+        (group.membership).take_offline(&[disk], "it failed").unwrap();
+        group.notice_offline();
+        group.note_away();
+        group.end_by_hand(&[disk]);
         assert!(!group.is_by_hand(disk));
     }
 

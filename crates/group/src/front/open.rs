@@ -138,6 +138,7 @@ impl Group {
         opener: &Opener,
         journal: Option<Arc<KeptJournal>>,
     ) -> Result<Self, GroupError> {
+        membership.begin_recovery();
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
         region.read_ahead();
         let catalog = Catalog::open(Arc::clone(&region) as Arc<dyn Region>, CATALOG_CACHE_BYTES)?;
@@ -218,6 +219,7 @@ impl Group {
         };
         group.bring_disk_records_up_to_date()?;
         group.recover()?;
+        group.membership.end_recovery()?;
         Ok(group)
     }
 

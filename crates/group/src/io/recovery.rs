@@ -313,9 +313,8 @@ impl Core {
         let mut equalised_count = 0;
         let mut readable = true;
         for part in self.parts_of_copies(file, first, end) {
-            let Segment { at_block, .. } = part.segment;
             let away = self.away_beside_others(&part.counting);
-            absent.extend(away.map(|disk| ((at_block, at_block + part.segment.blocks), disk)));
+            absent.extend(away.map(|disk| (part.blocks(), disk)));
             match self.equalise_part(file, &part)? {
                 Some(count) => equalised_count += count,
                 None => readable = false,
@@ -339,7 +338,7 @@ impl Core {
     }
 
     /// Cuts blocks `[first, end)` where their copies begin or cease to count, but for what holds no data.
-    fn parts_of_copies(&self, file: &File, first: u64, end: u64) -> Vec<Part> {
+    pub(super) fn parts_of_copies(&self, file: &File, first: u64, end: u64) -> Vec<Part> {
         let mut segments: Vec<(Segment, Extent)> = Vec::new();
         // The last region may end beyond what extents can reach, and a write beyond every extent was
         // refused.
@@ -466,7 +465,15 @@ impl Core {
 
 /// Blocks of a file, contiguous in one extent, of which the same copies count.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     segment: Segment,
-    counting: SmallVec<[ExtentCopy; 3]>,
+    pub counting: SmallVec<[ExtentCopy; 3]>,
+}
+
+impl Part {
+    /// Which blocks of the file.
+    pub const fn blocks(&self) -> (u64, u64) {
+        let first = self.segment.at_block;
+        (first, first + self.segment.blocks)
+    }
 }

@@ -108,7 +108,8 @@ impl Announced<'_> {
         went_out.push(blocks);
     }
 
-    /// Of what went out these blocks reached no copy that counts.
+    /// Of what went out these blocks reached no copy that counts: who is away has missed nothing there.
+    /// Else no copy would count when he is back.
     fn came_to_nobody(&self, blocks: &[(u64, u64)]) {
         let mut went_out = self.went_out.borrow_mut();
         *went_out = went_out
@@ -416,7 +417,11 @@ impl Core {
         if !failed.is_empty() {
             let settled = self.settle_failed_writes(file, &plan, &ranges, &written, &failed);
             settled.inspect_err(|_| {
-                self.note_missed(file, &ranges, &plan.missed);
+                for range in &ranges {
+                    let nowhere = self.without_counting_copy(file, *range, &plan.missed);
+                    announced.came_to_nobody(&nowhere);
+                    self.note_missed(file, &without(*range, &nowhere), &plan.missed);
+                }
             })?;
         }
         let mut counted = Ok(());

@@ -17,7 +17,7 @@ use spindle_format::{
     LABEL_PLACES, Label, LabelStatus, Lost, OpenerRecord, Replica, STATE_PLACES, end_label_place,
     usable_aus,
 };
-use spindle_sync::atomic::AtomicU64;
+use spindle_sync::atomic::{AtomicBool, AtomicU64};
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind, Operation};
@@ -99,6 +99,7 @@ impl Membership {
             redundancy: LeafRwLock::new(new.redundancy),
             was_clean: true,
             was_forced: false,
+            recovers: AtomicBool::new(false),
             lost_replicas: Vec::new(),
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),

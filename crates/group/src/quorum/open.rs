@@ -13,7 +13,7 @@ use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, Origin, STATE_PLACES};
-use spindle_sync::atomic::AtomicU64;
+use spindle_sync::atomic::{AtomicBool, AtomicU64};
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::{GroupError, GroupErrorKind};
@@ -100,6 +100,7 @@ impl Membership {
             // the state of that could not be read, or its writing was cut off.
             was_clean: state.clean && opener_before.is_none_or(|record| !record.open),
             was_forced: opener.force,
+            recovers: AtomicBool::new(false),
             lost_replicas: Vec::new(),
             slots: Arc::clone(&slots),
             standings: StandingTable::default(),

@@ -26,8 +26,8 @@ use crate::quorum::{Inner, Membership, Opener, refused, voters};
 pub(super) enum Quorum {
     /// At least half of the voters must take it.
     Half,
-    /// Likewise, of who opens the group: and no disk may go for it that the redundancy does not bear
-    /// to lose.
+    /// Likewise, of who opens the group, until what the last process left is recovered: and no disk may
+    /// go for it that the redundancy does not bear to lose.
     Opening,
     /// A person forced it: any disk that takes it is enough.
     Forced,
@@ -56,6 +56,12 @@ impl Membership {
         quorum: Quorum,
     ) -> Result<(), GroupError> {
         self.refuse_stopped(inner)?;
+        let quorum = match quorum {
+            Quorum::Half if self.recovers.load(Ordering::Acquire) && !self.was_forced => {
+                Quorum::Opening
+            }
+            other => other,
+        };
         if next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
             next.features = next.features.with(Feature::LostContents);
         }

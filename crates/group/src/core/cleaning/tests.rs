@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle_base::{DiskNumber, FileId};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DiskSlot, Request, Work};
 
 use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
@@ -91,4 +91,43 @@ fn two_disks_that_lack_different_blocks_after_an_unclean_stop_keep_what_each_has
     let group = scene.open();
     let file = group.file(FileId(10)).unwrap();
     assert!(read(&group, &file, 4096, 7 * 4096) == data[4096..8 * 4096]);
+}
+
+/// One disk is away for good when the group is opened after an unclean stop, and another one vanishes at
+/// any moment of that opening and comes back.
+#[test]
+fn a_disk_that_vanishes_during_an_opening_after_an_unclean_stop_has_what_it_had() {
+    let scene = Scene::new(1, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, 4 << 20);
+    for _ in 0..2 {
+        group.write(&file, 0, &data).unwrap();
+        group.sync().unwrap();
+    }
+    drop((file, group));
+    scene.crash();
+    scene.disks.vanish(DiskSlot(0));
+    for requests in 1.. {
+        let scene = scene.copy(2);
+        let slot = DiskSlot(1);
+        scene.disks.vanish_after(slot, requests);
+        let is_open = scene.try_open().is_ok();
+        let has_vanished = scene.disks.is_vanished(slot);
+        scene.crash();
+        scene.disks.bring_back(slot);
+        let group = scene.open();
+        if !group.membership.is_online(DiskNumber(slot.0)) {
+            assert_eq!(group.return_disks(&[slot]).unwrap().len(), 1);
+        }
+        let file = group.file(FileId(10)).unwrap();
+        let mut found = vec![0; data.len()];
+        let answer = group.read(&file, 0, &mut found);
+        answer.unwrap_or_else(|error| panic!("after {requests} requests: {error}"));
+        assert!(found == data, "after {requests} requests");
+        if !has_vanished {
+            assert!(is_open && requests > 50, "{requests} requests");
+            break;
+        }
+    }
 }

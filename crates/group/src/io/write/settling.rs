@@ -10,10 +10,12 @@ use spindle_extent::plan::{self, Segment, TooFar, WritePlan};
 use spindle_format::ExtentCopy;
 
 use crate::core::Core;
+use crate::core::dirty::Ranges;
 use crate::core::disks::Written;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::{Event, EventKind};
+use crate::io::recovery::Part;
 
 impl Core {
     /// Disks that failed go offline, durably, where every extent still has a copy. One that the group
@@ -66,6 +68,21 @@ impl Core {
             self.take_offline(&gone, &reason.to_string())?;
         }
         Ok(())
+    }
+
+    /// Of a write that failed the blocks that only disks were to take which lack what was there before
+    /// (`missed` were not here): what these hold now counts for nobody.
+    pub(super) fn without_counting_copy(
+        &self,
+        file: &File,
+        (first, end): (u64, u64),
+        missed: &[DiskNumber],
+    ) -> Ranges {
+        let counts_nowhere = |part: &Part| {
+            (part.counting.iter()).all(|copy| missed.contains(&copy.disk()))
+        };
+        let parts = self.parts_of_copies(file, first, end).into_iter();
+        parts.filter(counts_nowhere).map(|part| part.blocks()).collect()
     }
 
     /// Disks that failed a write have missed it, be they offline or not. Noted after what others took of

@@ -63,7 +63,6 @@ impl Core {
         let mut refused = None;
         for range in gaps.iter().chain([&blocks]) {
             let (segment, lacking) = self.given_back_by_none(file, *range, targets)?;
-            // Who is away has missed nothing: else no copy would count when he is back.
             announced.came_to_nobody(&lacking);
             refused = refused.or(segment);
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, Redundancy};
 use spindle_device::{DeviceErrorKind, DiskSlot, FaultyOperation};
 use spindle_sync::level::Unshown;
 
@@ -86,7 +86,7 @@ fn a_disk_that_is_away_has_not_missed_a_write_that_is_refused() {
         drop((group, file));
         scene.crash();
         let group = scene.open();
-        let file = group.file(spindle_base::FileId(10)).unwrap();
+        let file = group.file(FileId(10)).unwrap();
         assert_has_it(&group, &file, &data, at, "after the power cut");
         scene.disks.bring_back(first);
         group.return_disks(&[first]).unwrap();
@@ -134,6 +134,44 @@ fn what_a_disk_missed_before_a_write_that_is_refused_stays_missed() {
     scene.disks.bring_back(first);
     group.return_disks(&[first]).unwrap();
     assert!(read(&group, &file, at, new.len()) == new);
+}
+
+/// The disk that serves lacks these blocks and fails their write, while the one that has them is away.
+#[test]
+fn a_disk_that_is_away_has_not_missed_a_write_that_failed_where_only_a_stale_copy_was() {
+    let kinds = [DeviceErrorKind::Medium, DeviceErrorKind::NoSpace];
+    for (kind, stops) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let scene = Scene::new(1, Redundancy::Normal, FIVE);
+        let group = scene.open();
+        let (file, mut data, at, [stale, good]) = quiet_file(&group);
+        take_offline(&group, stale);
+        let begin = usize::try_from(at).unwrap();
+        data[begin..begin + (16 << 10)].copy_from_slice(&pattern(2, 16 << 10));
+        (group.write(&file, at, &data[begin..begin + (16 << 10)])).unwrap();
+        group.sync().unwrap();
+        assert_eq!(group.return_disks(&[stale]).unwrap().len(), 1);
+        scene.disks.vanish(good);
+        take_offline(&group, good);
+        let place = block_on(&group, &file, stale, at);
+        (scene.disks).fail(stale, FaultyOperation::Write, place, 1, kind);
+        (group.write(&file, at, &pattern(3, 16 << 10))).unwrap_err();
+        let (file, group) = if stops {
+            group.commit_everything().unwrap();
+            drop((file, group));
+            scene.crash();
+            let group = scene.open();
+            (group.file(FileId(10)).unwrap(), group)
+        } else {
+            (file, group)
+        };
+        scene.disks.bring_back(good);
+        assert_eq!(group.return_disks(&[good]).unwrap().len(), 1);
+        assert_has_it(&group, &file, &data, at, "it is back");
+        resync(&group);
+        assert_sound(&group);
+        take_offline(&group, good);
+        assert_has_it(&group, &file, &data, at, "the other one has it again");
+    }
 }
 
 /// A write has missed the disk and does not get to note it; meanwhile the disk comes back, lacks nothing,
