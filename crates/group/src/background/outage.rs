@@ -307,7 +307,9 @@ mod tests {
         let group = scene.open();
         let disk = DiskNumber(1);
         group.begin_by_hand(&[disk]);
-        (group.membership).take_offline(&[disk], "it failed").unwrap();
+        (group.membership)
+            .take_offline(&[disk], "it failed")
+            .unwrap();
         group.notice_offline();
         group.note_away();
         group.end_by_hand(&[disk]);

@@ -78,11 +78,13 @@ impl Core {
         (first, end): (u64, u64),
         missed: &[DiskNumber],
     ) -> Ranges {
-        let counts_nowhere = |part: &Part| {
-            (part.counting.iter()).all(|copy| missed.contains(&copy.disk()))
-        };
+        let counts_nowhere =
+            |part: &Part| (part.counting.iter()).all(|copy| missed.contains(&copy.disk()));
         let parts = self.parts_of_copies(file, first, end).into_iter();
-        parts.filter(counts_nowhere).map(|part| part.blocks()).collect()
+        parts
+            .filter(counts_nowhere)
+            .map(|part| part.blocks())
+            .collect()
     }
 
     /// Disks that failed a write have missed it, be they offline or not. Noted after what others took of

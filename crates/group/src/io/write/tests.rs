@@ -140,7 +140,10 @@ fn what_a_disk_missed_before_a_write_that_is_refused_stays_missed() {
 #[test]
 fn a_disk_that_is_away_has_not_missed_a_write_that_failed_where_only_a_stale_copy_was() {
     let kinds = [DeviceErrorKind::Medium, DeviceErrorKind::NoSpace];
-    for (kind, stops) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+    for (kind, stops) in kinds
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)])
+    {
         let scene = Scene::new(1, Redundancy::Normal, FIVE);
         let group = scene.open();
         let (file, mut data, at, [stale, good]) = quiet_file(&group);
