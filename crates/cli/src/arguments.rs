@@ -29,7 +29,8 @@ pub use disk::{AddArguments, DiskCommand, FailureGroupCommand, Preview};
 const EXIT_CODES: &str = "\
 Exit codes:
   0   done
-  1   `group check` found contradictions (`health` has exit codes of its own)
+  1   `group check` found contradictions, `scrub` what it did not mend, or `rebalance --wait`
+      cannot end (`health` has exit codes of its own)
   2   the caller's mistake: a wrong name, a disk in use, no room, too few failure groups
   3   the machine refused: a disk failed, no FUSE, no permission
   4   bytes on a disk are not what they must be

@@ -34,7 +34,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ask five questions (or take the answers from flags) and write the file of an experiment
+    /// Ask seven questions (or take the answers from flags) and write the file of an experiment
     Init(init::InitArguments),
     /// Run the experiment of a file; started again, it goes on where it was stopped
     Run(run::RunArguments),

@@ -181,16 +181,16 @@ fn the_page_on_moving_runs_as_written() {
         outcome.stdout,
         outcome.stderr
     );
-    // Both copies have every row, and every page of the three clusters that were read is good.
+    // Each copy has every row, and every page of the three clusters that were read is good.
     assert_eq!(
         outcome.stdout.matches("200000").count(),
-        2,
+        4,
         "{}",
         outcome.stdout
     );
     assert_eq!(
         outcome.stdout.matches("Bad checksums:  0").count(),
-        2,
+        3,
         "{}",
         outcome.stdout
     );

@@ -197,7 +197,7 @@ pub fn stopped_finding(group: &GroupReport) -> Option<HealthFindingReport> {
         "group_fenced",
         format!("the group had to stop and takes no writes: {why}"),
         if group.keeper_process_id.is_some() {
-            "bring the disks back, then `spindle upgrade` hands it to a next process, which writes what waits; dismounted, it loses that"
+            "bring the disks back, then `spindle upgrade GROUP` hands it to a next process, which writes what waits; dismounted, it loses that"
         } else {
             "bring the disks back, then dismount it and mount it again"
         },
@@ -415,9 +415,9 @@ fn damage_finding(events: &[&EventReport], now_ms: u64) -> Option<HealthFindingR
         .filter(|event| is_repairable(event))
         .count();
     let advice = if repairable_count == damage.len() {
-        "`spindle scrub --repair` mends it; see `spindle events --severity warning`"
+        "`spindle scrub GROUP --repair` mends it; see `spindle events --severity warning`"
     } else if repairable_count > 0 {
-        "see `spindle events --severity warning`; `spindle scrub --repair` mends what it says it does, and the other files that it names are to be restored from a backup"
+        "see `spindle events --severity warning`; `spindle scrub GROUP --repair` mends what it says it does, and the other files that it names are to be restored from a backup"
     } else {
         "see `spindle events --severity critical`, and restore the files it names from a backup"
     };
