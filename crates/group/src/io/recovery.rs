@@ -5,7 +5,7 @@
 //! by block. A crash in here leaves the region's record, and the next opening compares again.
 
 use spindle_sync::level::Unshown;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -187,7 +187,7 @@ impl Core {
     }
 
     /// Copies that are away lack these blocks where another one is not stale; of several such that
-    /// are all away the first stays, for whoever is back is read.
+    /// are all away one stays, for whoever is back is read.
     fn miss_away(&self, file: &File, (first, end): (u64, u64)) {
         let mut pieces: Vec<((u64, u64), Extent)> = Vec::new();
         // The last region may end beyond what extents can reach.
@@ -196,6 +196,7 @@ impl Core {
             pieces.extend(segment.extent.map(|extent| (blocks, extent)));
             Ok(())
         });
+        let outages = self.outages();
         for ((first, end), extent) in pieces {
             let lacking = |stale: u8| {
                 let copies = extent.copies().iter().enumerate();
@@ -203,7 +204,7 @@ impl Core {
                     .filter(|(number, copy)| copy.is_present() && stale >> number & 1 == 0)
                     .map(|(_, copy)| *copy)
                     .collect();
-                self.away_beside_others(&fresh).collect()
+                self.away_beside_others(&fresh, &outages)
             };
             let mut at = first;
             while at < end {
@@ -213,13 +214,38 @@ impl Core {
         }
     }
 
-    /// The disks of those of these copies that are away and lack what was written lately: of a copy
-    /// that none can bring up to date, because all others are away as well, nobody says so.
-    fn away_beside_others(&self, counting: &[ExtentCopy]) -> impl Iterator<Item = DiskNumber> {
-        let is_away = |copy: &ExtentCopy| self.disks.slot_of(*copy).is_none();
-        let stays = usize::from(counting.iter().all(is_away));
-        let away = counting.iter().filter(move |copy| is_away(copy));
-        away.skip(stays).map(|copy| copy.disk())
+    /// When each disk that is away went: by the state that took it offline, and with how much hope.
+    fn outages(&self) -> Outages {
+        let members = self.membership.members().into_iter();
+        let gone = members.filter_map(|member| {
+            let disk = member.state.number;
+            let epoch = self.membership.offline_epoch(disk)?;
+            Some((disk, (epoch, member.slot.is_some())))
+        });
+        gone.collect()
+    }
+
+    /// The disks of those of these copies that are away and lack what was written lately. Where all of
+    /// them are away, one lacks nothing, because no other could bring it up to date: the disk that went
+    /// last, which may have served without the others and is likelier to come back than one that is dead.
+    fn away_beside_others(
+        &self,
+        counting: &[ExtentCopy],
+        outages: &Outages,
+    ) -> SmallVec<[DiskNumber; 2]> {
+        let is_away = |copy: &&ExtentCopy| self.disks.slot_of(**copy).is_none();
+        let mut away: SmallVec<[DiskNumber; 2]> = counting
+            .iter()
+            .filter(is_away)
+            .map(|copy| copy.disk())
+            .collect();
+        if away.len() == counting.len() {
+            // One that is not among them went just now.
+            let went = |disk: &DiskNumber| outages.get(disk).copied().unwrap_or((u64::MAX, true));
+            let last = away.iter().copied().rev().max_by_key(went);
+            away.retain(|disk| Some(*disk) != last);
+        }
+        away
     }
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
@@ -312,9 +338,10 @@ impl Core {
         let mut absent: Vec<((u64, u64), DiskNumber)> = Vec::new();
         let mut equalised_count = 0;
         let mut readable = true;
+        let outages = self.outages();
         for part in self.parts_of_copies(file, first, end) {
-            let away = self.away_beside_others(&part.counting);
-            absent.extend(away.map(|disk| (part.blocks(), disk)));
+            let away = self.away_beside_others(&part.counting, &outages);
+            absent.extend(away.into_iter().map(|disk| (part.blocks(), disk)));
             match self.equalise_part(file, &part)? {
                 Some(count) => equalised_count += count,
                 None => readable = false,
@@ -462,6 +489,10 @@ impl Core {
         Ok(Some(written_count))
     }
 }
+
+/// Of disks that are away the epoch of the state that took them offline, and whether this process has
+/// found them.
+type Outages = BTreeMap<DiskNumber, (u64, bool)>;
 
 /// Blocks of a file, contiguous in one extent, of which the same copies count.
 #[derive(Debug)]

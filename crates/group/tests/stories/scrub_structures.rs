@@ -3,7 +3,8 @@
 
 use spindle_base::Redundancy;
 use spindle_device::DiskSlot;
-use spindle_group::{FindingKind, Group};
+use spindle_format::JOURNAL_PLACE;
+use spindle_group::{EventKind, FindingKind, Group};
 
 use crate::scene::{NORMAL, Scene, assert_sound, create, pattern, read};
 use crate::scrub::scrub;
@@ -101,6 +102,24 @@ fn one_copy_of_a_label_an_opener_record_and_a_state_are_each_written_again() {
         drop(group);
         opens_with_all_disks(&scene, &bytes);
     }
+}
+
+#[test]
+fn a_part_that_no_disk_lets_a_scrub_judge_is_a_finding() {
+    let (scene, group, _) = stage();
+    let journal = JOURNAL_PLACE..JOURNAL_PLACE + 4096;
+    for number in 0..3 {
+        (scene.disks).fail_reads(DiskSlot(number), journal.clone(), u64::MAX);
+    }
+    let told = titles(&group, true);
+    assert!(
+        told.iter()
+            .any(|(kind, title)| *kind == FindingKind::Unreadable && title.contains("journal")),
+        "{told:?}"
+    );
+    let kinds: Vec<EventKind> = group.take_events().iter().map(|event| event.kind).collect();
+    assert!(kinds.contains(&EventKind::DamageFound), "{kinds:?}");
+    assert!(!kinds.contains(&EventKind::AllCopiesRight), "{kinds:?}");
 }
 
 #[test]

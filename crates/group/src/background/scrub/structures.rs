@@ -55,8 +55,32 @@ impl Group {
             None => self.scrub_disks(run),
             Some(part) => self.scrub_replicas(run, part),
         };
+        let answer = answer.or_else(|error| self.tell_unjudged(run, part, error));
         run.structures.lock().in_flight_count -= 1;
         answer.map(|()| Some(ScrubStep::Did))
+    }
+
+    /// A part that could not be judged is not given out again: without a finding it would pass for good.
+    fn tell_unjudged(&self, run: &Run, part: usize, error: GroupError) -> Result<(), GroupError> {
+        self.check_fence()?;
+        let title = match part.checked_sub(1) {
+            None => "the disks' own structures and the journal of the catalog".to_owned(),
+            Some(part) => format!("part {part} of the catalog"),
+        };
+        let message = format!("{title} could not be judged: {error}");
+        let event = Event::new(EventKind::DamageFound, message.clone());
+        self.event(event.severity(Severity::Critical));
+        run.note(Finding {
+            kind: FindingKind::Unreadable,
+            file: FileId(0),
+            title,
+            offset_bytes: 0,
+            length_bytes: 0,
+            page: None,
+            disks: Vec::new(),
+            message,
+        });
+        Ok(())
     }
 
     fn scrub_disks(&self, run: &Run) -> Result<(), GroupError> {

@@ -457,6 +457,33 @@ fn of_copies_that_are_all_away_at_an_opening_one_counts_when_they_are_back() {
     }
 }
 
+/// One dies, then the other one goes for a moment, and nothing was committed since when the power fails.
+#[test]
+fn of_two_disks_that_are_away_at_an_opening_the_one_that_went_last_has_what_was_synced() {
+    for dead in [0, 1] {
+        let scene = five_of_high_redundancy(14);
+        let journal = KeptJournal::create().unwrap();
+        let (group, id, disks) = mirrored_on_two_that_may_go(&scene, &journal);
+        let file = group.file(id).unwrap();
+        group.write(&file, AT, &pattern(2, 4096)).unwrap();
+        group.sync().unwrap();
+        for disk in [disks[dead], disks[1 - dead]] {
+            scene.disks.vanish(DiskSlot(disk.0));
+            group.take_offline(&[disk], "it is gone").unwrap();
+        }
+        drop((file, group));
+        scene.crash();
+        let group = scene.open();
+        let back = DiskSlot(disks[1 - dead].0);
+        scene.disks.bring_back(back);
+        group.return_disks(&[back]).unwrap();
+        let file = group.file(id).unwrap();
+        let found = read(&group, &file, AT, LENGTH);
+        assert!(found[4096..] == pattern(1, LENGTH)[4096..], "{dead}");
+        assert!(found[..4096] == pattern(2, 4096), "{dead}");
+    }
+}
+
 #[test]
 fn what_was_synced_to_a_disk_while_its_partner_was_away_is_there_when_both_were() {
     let scene = five_of_high_redundancy(12);
