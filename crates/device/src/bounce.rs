@@ -11,8 +11,10 @@ use crate::buffer::AlignedBuffer;
 const CLASS_LEAST_BYTES: usize = 4096;
 /// 4 KiB to 1 MiB, each twice the one before; what is longer is made for its request alone.
 const CLASSES: usize = 9;
-/// So many of a class are kept.
+/// Of a class so many are kept, or as many as have this many bytes together: a batch of short requests
+/// is a long one.
 const FREE_MOST: usize = 16;
+const FREE_BYTES_MOST: usize = 1 << 20;
 
 static FREE: [Mutex<Vec<AlignedBuffer>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 
@@ -72,7 +74,7 @@ impl Drop for Bounce {
         let (class, _) = class_of(self.buffer.len());
         if let Some(free) = FREE.get(class) {
             let mut free = free.lock();
-            if free.len() < FREE_MOST {
+            if free.len() < FREE_MOST.max(FREE_BYTES_MOST / self.buffer.len()) {
                 free.push(std::mem::replace(
                     &mut self.buffer,
                     AlignedBuffer::zeroed(0),
