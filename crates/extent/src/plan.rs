@@ -1,7 +1,7 @@
 //! Plans: a pure step from (map, range, state of the disks) to the list of disk requests.
 //!
 //! Nothing here does I/O or changes anything, so that whoever executes a plan (reads, writes,
-//! recovery, later the rebalance) agrees on where bytes lie.
+//! recovery, the rebalance) agrees on where bytes lie.
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
@@ -57,7 +57,7 @@ impl Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooFar;
 
-/// No online copy of the extent that holds this file block.
+/// Why a read cannot be planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadRefusal {
     /// See [`TooFar`].

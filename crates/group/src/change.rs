@@ -9,7 +9,7 @@
 //! made smaller is told of and written again later: the state counts.
 //!
 //! Moving data is not done here: the rebalance empties disks that are being dropped or end
-//! earlier, and then calls [`Group::forget_empty_disks`].
+//! earlier, and `front` calls [`Group::forget_empty_disks`] when it has.
 
 pub(crate) mod estimate;
 pub(crate) mod foresight;

@@ -262,7 +262,7 @@ impl Membership {
         self.standings.incarnation(number)
     }
 
-    /// Another number after each disk of the group that came, went or lost as much as if it had.
+    /// Changes whenever a disk joins the service, leaves it, or loses writes that no flush had covered.
     /// Cheap.
     pub(crate) fn turns_count(&self) -> u64 {
         self.standings.turns_count()

@@ -1,7 +1,7 @@
 //! Background copying, as it is shown.
 
 use serde::{Deserialize, Serialize};
-use spindle_group::{Group, OperationState, OperationView, Pass};
+use spindle_group::{OperationState, OperationView, Pass};
 use utoipa::ToSchema;
 
 /// One pass of background work.
@@ -39,18 +39,6 @@ pub struct OperationsReport {
 }
 
 impl OperationsReport {
-    /// Of an open group.
-    #[must_use]
-    pub fn new(name: &str, group: &Group) -> Self {
-        Self {
-            group: name.to_owned(),
-            default_power: group.default_power().number(),
-            operations: (group.operations().into_iter())
-                .map(|view| OperationReport::new(name, view))
-                .collect(),
-        }
-    }
-
     /// Whether nothing is to be waited for any more: nothing runs, or what is left cannot go on.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -69,7 +57,8 @@ impl OperationReport {
         self.state == "errors"
     }
 
-    fn new(group: &str, view: OperationView) -> Self {
+    /// One pass of that group.
+    pub(crate) fn new(group: &str, view: OperationView) -> Self {
         Self {
             group: group.to_owned(),
             pass: match view.pass {

@@ -420,8 +420,8 @@ impl Mounts {
         self.state.lock().closed = true;
     }
 
-    /// Lets none be added any more where there is none, so that the process can end; whether it
-    /// can.
+    /// Closes the list to new mounts where it is empty, so that the process can end; whether it is
+    /// closed.
     #[must_use]
     pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.state.lock();

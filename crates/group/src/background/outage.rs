@@ -96,7 +96,7 @@ impl Group {
         self.commit_through(sequence)
     }
 
-    /// Since when the disk is away, where it is and that was noted.
+    /// The disk's outage as it is recorded; `None` where the disk is online or nothing is recorded yet.
     pub(crate) fn away(&self, disk: DiskNumber) -> Option<Away> {
         let offline_epoch = self.membership.offline_epoch(disk)?;
         Away::of_outage(&self.catalog, disk, offline_epoch).ok()?

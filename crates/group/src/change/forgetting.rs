@@ -20,8 +20,8 @@ use crate::quorum::Standings;
 impl Group {
     /// Forgets the disks that are being dropped or were given up and hold nothing any more, and
     /// cuts the disks that are to be smaller and have nothing behind their end; labels follow.
-    /// Which were forgotten. For the rebalance, when a pass has ended; cheap where there is
-    /// nothing to do.
+    /// Returns those that were forgotten. `front` calls it when a pass of the rebalance has ended;
+    /// cheap where there is nothing to do.
     ///
     /// # Errors
     /// [`GroupErrorKind::Io`] where a step cannot be made durable; the next call goes on.

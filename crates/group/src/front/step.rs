@@ -1,6 +1,7 @@
-//! Lazy work, a small piece at a time, driven from outside: aged batches are committed, quiet
-//! dirty regions cleaned, and lost replicas of the catalog replaced. A crash at any point leaves
-//! more to do, nothing wrong.
+//! Lazy work, a small piece at a time, driven from outside: a step takes silent disks offline, mends
+//! bad places and commits an aged batch; every five seconds it cleans quiet dirty regions, replaces
+//! or moves replicas of the catalog, gives up overdue disks and forgets empty ones. A crash at any
+//! point leaves more to do, nothing wrong.
 
 use spindle_sync::atomic::Ordering;
 

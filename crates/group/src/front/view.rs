@@ -44,7 +44,7 @@ pub struct DiskView {
     pub free_bytes: u64,
     /// `online` or `offline`.
     pub mode: String,
-    /// `normal`, later `adding`, `dropping`, ...
+    /// `normal`, `adding`, `dropping` or `absent`.
     pub state: String,
     /// Whether it is far slower than its peers and read last.
     pub slow: bool,

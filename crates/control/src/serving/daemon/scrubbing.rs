@@ -18,7 +18,7 @@ impl Daemon {
     /// Begins a scrub of what is asked for, by the user of that name.
     ///
     /// # Errors
-    /// Where one runs, or the path, a disk or the power is none.
+    /// Where a scrub is running, or the path, a disk or the power is not valid.
     pub(crate) fn start_scrub(&self, asked: &StartScrub, by: &str) -> ControlResult<ScrubReport> {
         let path = asked.path.as_deref();
         let disks = &asked.body.disks;

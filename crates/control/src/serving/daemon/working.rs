@@ -15,7 +15,7 @@ use super::Daemon;
 use super::threads::{self, Worker};
 use crate::api::calls::Rebalance;
 use crate::api::error::{ControlError, ControlResult};
-use crate::api::operations::OperationsReport;
+use crate::api::operations::{OperationReport, OperationsReport};
 
 /// A rest is cut into pieces so that a change of power is felt.
 const REST_MOST: Duration = Duration::from_millis(200);
@@ -30,7 +30,14 @@ impl Daemon {
     /// What runs and what waits.
     pub(crate) fn operations(&self) -> OperationsReport {
         let group = self.opened.group();
-        OperationsReport::new(self.group_name(), group)
+        let name = self.group_name();
+        OperationsReport {
+            group: name.to_owned(),
+            default_power: group.default_power().number(),
+            operations: (group.operations().into_iter())
+                .map(|view| OperationReport::new(name, view))
+                .collect(),
+        }
     }
 
     /// Asks for a rebalance, or changes the power of the one that runs, or the group's own.

@@ -361,9 +361,9 @@ impl Core {
         }
     }
 
-    /// These writes were counted when perhaps all had been noted already of an outage that took them:
-    /// then nobody has asked what other copies of them count. The file owes those of `ranges` of
-    /// which none does.
+    /// These writes were counted after the outage that took them had perhaps been noted: then nobody has
+    /// asked which of their other copies count. The file owes an error for each of `ranges` of which no
+    /// copy does.
     #[cold]
     pub(crate) fn owe_what_was_counted_late(
         &self,

@@ -31,7 +31,7 @@ use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Subject, Telling};
 
 const KEY_START: &str = "owed.";
-/// Behind every key of an owed error.
+/// The exclusive end of the range of keys.
 const KEYS_END: &[u8] = b"owed/";
 /// No turn of the membership: a sync of everything looks at what is owed.
 const NEVER_LOOKED: u64 = u64::MAX;

@@ -45,7 +45,7 @@ use crate::core::file::numbered_key;
 use crate::core::takeover::Scene;
 use crate::error::{GroupError, GroupErrorKind, Operation};
 
-/// Behind every key of a dirty region.
+/// The exclusive end of the range of keys of dirty regions.
 const KEYS_END: &[u8] = &[0xff; 13];
 /// Rows that are read at once.
 const ROWS_MOST: usize = 1024;

@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::error::GroupError;
 
 const KEY_START: &str = "owed_by.";
-/// Behind every key of such a row.
+/// The exclusive end of the range of keys.
 const KEYS_END: &[u8] = b"owed_by/";
 /// File numbers that one row speaks of.
 const FILES_PER_ROW: u64 = 1024;
