@@ -68,36 +68,36 @@ pub struct Core {
     pub(crate) disks: DiskTable,
     pub(crate) space: Arc<Space>,
     pub(crate) dirty: DirtyRegions,
-    pub(crate) placement: LeafRwLock<Arc<Placement>>,
+    placement: LeafRwLock<Arc<Placement>>,
     /// Its record is applied while it is put among them: above the catalog's own locks.
-    pub(crate) files: LeafRwLock<BTreeMap<FileId, Arc<File>>>,
+    files: LeafRwLock<BTreeMap<FileId, Arc<File>>>,
     /// Shared by changes, exclusive for a seal.
     pub(crate) change: InsideLock<levels::Change, levels::Range>,
     /// Files whose maps have rows that the catalog lacks.
-    pub(crate) dirty_maps: LeafMutex<DirtyMaps>,
+    dirty_maps: LeafMutex<DirtyMaps>,
     /// Somebody was refused because the catalog is full.
-    pub(crate) is_catalog_full: AtomicBool,
+    is_catalog_full: AtomicBool,
     /// What was applied then: as long as nothing else is, the answer stays.
-    pub(crate) refused_at: AtomicU64,
+    refused_at: AtomicU64,
     /// Held while room is made in the catalog.
-    pub(crate) making_room: Mutex<(), levels::MakingRoom>,
+    making_room: Mutex<(), levels::MakingRoom>,
     /// Something is pending that must not wait until its batch is old.
-    pub(crate) commit_is_urgent: AtomicBool,
+    commit_is_urgent: AtomicBool,
     /// Why the group had to stop.
-    pub(crate) fence: LeafMutex<Option<GroupError>>,
-    pub(crate) is_fenced: AtomicBool,
-    pub(crate) event_log: EventLog,
+    fence: LeafMutex<Option<GroupError>>,
+    is_fenced: AtomicBool,
+    event_log: EventLog,
     /// Places that no copy may lie at any more.
     pub(crate) bad_runs: BadRuns,
     /// Copies that wait to be moved from such a place.
     pub(crate) bad_places: BadPlaces,
     /// How often disks had come or gone when it was last looked what of all files was lost.
-    pub(crate) looked_for_lost_at: AtomicU64,
+    looked_for_lost_at: AtomicU64,
     /// How often a sync told something that was lost, or could not be written.
-    pub(crate) told_count: AtomicU64,
+    told_count: AtomicU64,
     /// What files owe by rows of several. Such a row is applied under it: above the catalog's own
     /// locks.
-    pub(crate) owed_together: LeafMutex<OwedRows>,
+    owed_together: LeafMutex<OwedRows>,
     pub(crate) slow_disks: LeafMutex<SlowDisks>,
     /// Seconds since 1970 when last told.
     pub(crate) now_s: AtomicU64,
@@ -105,7 +105,53 @@ pub struct Core {
     pub(crate) kept: Option<Kept>,
 }
 
+/// What an opening has loaded.
+pub(crate) struct Loaded {
+    pub membership: Arc<Membership>,
+    pub region: Arc<ReplicatedRegion>,
+    pub catalog: Catalog,
+    pub disks: DiskTable,
+    pub space: Arc<Space>,
+    pub dirty: DirtyRegions,
+    pub files: BTreeMap<FileId, Arc<File>>,
+    pub event_log: EventLog,
+    pub bad_runs: BadRuns,
+    pub kept: Option<Kept>,
+    pub now_s: u64,
+}
+
 impl Core {
+    pub(crate) fn new(loaded: Loaded) -> Self {
+        let au_size = loaded.membership.au_size();
+        Self {
+            looked_for_lost_at: AtomicU64::new(loaded.membership.turns_count()),
+            told_count: AtomicU64::new(0),
+            placement: LeafRwLock::new(Arc::new(loaded.disks.placement(au_size))),
+            membership: loaded.membership,
+            region: loaded.region,
+            catalog: loaded.catalog,
+            disks: loaded.disks,
+            space: loaded.space,
+            dirty: loaded.dirty,
+            files: LeafRwLock::new(loaded.files),
+            change: InsideLock::default(),
+            dirty_maps: LeafMutex::default(),
+            is_catalog_full: AtomicBool::new(false),
+            refused_at: AtomicU64::new(0),
+            making_room: Mutex::default(),
+            commit_is_urgent: AtomicBool::new(false),
+            fence: LeafMutex::new(None),
+            is_fenced: AtomicBool::new(false),
+            event_log: loaded.event_log,
+            bad_runs: loaded.bad_runs,
+            bad_places: BadPlaces::default(),
+            owed_together: LeafMutex::default(),
+            slow_disks: LeafMutex::default(),
+            now_s: AtomicU64::new(loaded.now_s),
+            kept: loaded.kept,
+        }
+    }
+
     /// The file, if there is one with that id.
     pub fn file(&self, id: FileId) -> Option<Arc<File>> {
         self.files.read().get(&id).cloned()
@@ -148,6 +194,17 @@ impl Core {
     /// and with any lock of [`levels`] held.
     pub fn event(&self, event: Event) {
         self.membership.event(event);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_placement(&self, placement: Arc<Placement>) {
+        *self.placement.write() = placement;
+    }
+
+    /// What the next seal adds to the catalog at most.
+    #[cfg(test)]
+    pub(crate) fn dirty_rows(&self) -> spindle_catalog::Rows {
+        self.dirty_maps.lock().rows()
     }
 
     pub(crate) fn placement(&self) -> Arc<Placement> {

@@ -11,11 +11,9 @@ pub(crate) mod work;
 pub use open::Attended;
 pub use view::{DiskView, ExtentView, GroupFigures, GroupView};
 
-use spindle_sync::atomic::Ordering;
-
 use crate::background::Group;
 use crate::core::keeper_journal::claim_of;
-use crate::error::{GroupError, GroupErrorKind};
+use crate::error::GroupError;
 use spindle_format::OpenerRecord;
 
 impl Group {
@@ -43,11 +41,7 @@ impl Group {
             }
         };
         self.membership.close_announced(&announce)?;
-        *self.fence.lock() = Some(GroupError::new(
-            GroupErrorKind::Invalid,
-            "the group is closed: open it again",
-        ));
-        self.is_fenced.store(true, Ordering::Release);
+        self.stop_closed();
         Ok(())
     }
 }

@@ -35,6 +35,9 @@ use crate::levels;
 /// Beyond every edit: asks a commit for what its seal will add.
 const WHATEVER_IS_SEALED: Sequence = Sequence(u64::MAX);
 
+/// A batch of so many bytes is committed however young it is.
+const COMMIT_BYTES: usize = 8 << 20;
+
 /// Rows of maps that become edits while writers wait: some tenths of a millisecond.
 const SLICE_ROWS: usize = 64;
 
@@ -577,6 +580,37 @@ impl Core {
             self.event(Event::new(EventKind::GroupFenced, error.report()));
         }
         self.is_fenced.store(true, Ordering::Release);
+    }
+
+    /// The group is closed: whoever still asks is refused.
+    pub(crate) fn stop_closed(&self) {
+        *self.fence.lock() = Some(GroupError::new(
+            GroupErrorKind::Invalid,
+            "the group is closed: open it again",
+        ));
+        self.is_fenced.store(true, Ordering::Release);
+    }
+
+    /// Why the group had to stop.
+    pub(crate) fn stopped_for(&self) -> Option<String> {
+        self.fence.lock().as_ref().map(GroupError::report)
+    }
+
+    /// Whether something waits to be committed.
+    pub(crate) fn is_commit_pending(&self) -> bool {
+        self.catalog.committed() < self.catalog.applied() || !self.dirty_maps.lock().is_empty()
+    }
+
+    /// Whether what waits should not wait until it is old: somebody said so, or it is much.
+    pub(crate) fn is_commit_urgent(&self) -> bool {
+        self.commit_is_urgent.load(Ordering::Relaxed)
+            || self.catalog.pending_bytes() >= COMMIT_BYTES
+            || self.journal().is_some_and(|journal| journal.is_long())
+    }
+
+    /// Nothing waits, or a commit begins.
+    pub(crate) fn is_not_urgent_any_more(&self) {
+        self.commit_is_urgent.store(false, Ordering::Relaxed);
     }
 
     /// A panic left half an operation in memory: no commit takes it, and no process after this

@@ -1,7 +1,7 @@
 //! Opening a group: membership and catalog first, then every map in one scan, which rebuilds
 //! free space on the way; then the comparison of dirty regions.
 
-use spindle_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use spindle_sync::atomic::Ordering;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,13 +13,11 @@ use spindle_extent::space::{Run, Space};
 use spindle_format::{
     DirtyRecord, DiskRecord, ExtentRow, Feature, Features, FileRecord, OpenerRecord,
 };
-use spindle_sync::level::{DeepMutex, InsideLock, LeafMutex, LeafRwLock, Mutex};
+use spindle_sync::level::{DeepMutex, LeafMutex, Mutex};
 
 use crate::background::scrub::Scrubs;
 use crate::background::{Background, Group, Lazy};
 use crate::change::redundancy;
-use crate::core::Core;
-use crate::core::bad_places::BadPlaces;
 use crate::core::bad_runs::BadRuns;
 use crate::core::dirty::DirtyRegions;
 use crate::core::disks::{DiskTable, NewDiskState, disk_key};
@@ -27,6 +25,7 @@ use crate::core::event_log::EventLog;
 use crate::core::file::{File, Layout, numbered_key};
 use crate::core::keeper_journal::{Kept, claim_of};
 use crate::core::takeover::Scene;
+use crate::core::{Core, Loaded};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::front::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
 use crate::quorum::{Attendance, MemberView, Membership, Opener, Pulse, Waited, Watch};
@@ -177,33 +176,19 @@ impl Group {
         background.give_back(with_surplus.map(|file| file.id));
         let wanted_redundancy = redundancy::wanted(&catalog)?;
         region.stop_reading_ahead();
-        let core = Core {
-            looked_for_lost_at: AtomicU64::new(membership.turns_count()),
-            told_count: AtomicU64::new(0),
-            placement: LeafRwLock::new(Arc::new(table.placement(au_size))),
+        let core = Core::new(Loaded {
             membership,
             region,
             catalog,
             disks: table,
             space,
             dirty,
-            files: LeafRwLock::new(files),
-            change: InsideLock::default(),
-            dirty_maps: LeafMutex::default(),
-            is_catalog_full: AtomicBool::new(false),
-            refused_at: AtomicU64::new(0),
-            making_room: Mutex::default(),
-            commit_is_urgent: AtomicBool::new(false),
-            fence: LeafMutex::new(None),
-            is_fenced: AtomicBool::new(false),
+            files,
             event_log,
             bad_runs,
-            bad_places: BadPlaces::default(),
-            owed_together: LeafMutex::default(),
-            slow_disks: LeafMutex::default(),
-            now_s: AtomicU64::new(opener.now_s),
             kept,
-        };
+            now_s: opener.now_s,
+        });
         let group = Self {
             core,
             scrubs,

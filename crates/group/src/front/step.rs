@@ -3,15 +3,11 @@
 //! or moves replicas of the catalog, gives up overdue disks and forgets empty ones. A crash at any
 //! point leaves more to do, nothing wrong.
 
-use spindle_sync::atomic::Ordering;
-
 use crate::background::Group;
 use crate::error::GroupError;
 
 /// A batch is committed when it is this old.
 const COMMIT_AGE_MS: u64 = 5000;
-/// A batch is committed when it is this large.
-const COMMIT_BYTES: usize = 8 << 20;
 /// Time between two rounds of cleaning.
 const ROUND_MS: u64 = 5000;
 
@@ -57,24 +53,16 @@ impl Group {
     }
 
     fn is_commit_due(&self, now_ms: u64) -> bool {
-        let pending =
-            self.catalog.committed() < self.catalog.applied() || !self.dirty_maps.lock().is_empty();
+        let is_pending = self.is_commit_pending();
         let mut lazy = self.lazy.lock();
-        if !pending {
-            lazy.pending_since_ms = None;
-            self.commit_is_urgent.store(false, Ordering::Relaxed);
-            return false;
-        }
         let since_ms = *lazy.pending_since_ms.get_or_insert(now_ms);
-        let due = self.commit_is_urgent.load(Ordering::Relaxed)
-            || now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS
-            || self.catalog.pending_bytes() >= COMMIT_BYTES
-            || self.journal().is_some_and(|journal| journal.is_long());
-        if due {
+        let is_old = now_ms.saturating_sub(since_ms) >= COMMIT_AGE_MS;
+        let is_due = is_pending && (is_old || self.is_commit_urgent());
+        if is_due || !is_pending {
             lazy.pending_since_ms = None;
-            self.commit_is_urgent.store(false, Ordering::Relaxed);
+            self.is_not_urgent_any_more();
         }
-        due
+        is_due
     }
 
     fn is_round_due(&self, now_ms: u64) -> bool {

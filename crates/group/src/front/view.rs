@@ -10,7 +10,6 @@ use spindle_format::DiskStatus;
 
 use crate::background::Group;
 use crate::core::file::{File, Layout};
-use crate::error::GroupError;
 
 /// One extent of a file as `spindle map` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -164,7 +163,7 @@ impl Group {
                 .sum(),
             resync_left_bytes: self.resync_progress().0,
             catalog_replicas_wanted: self.membership.replicas_wanted(),
-            fenced: self.fence.lock().as_ref().map(GroupError::report),
+            fenced: self.stopped_for(),
             disks,
         }
     }

@@ -39,20 +39,20 @@ fn what_a_seal_adds_is_counted_by_rows_and_not_by_files() {
     for extent in [0, 128, 256] {
         group.allocate(&file, extent * MIB, 1).unwrap();
     }
-    assert_eq!(group.dirty_maps.lock().rows().count, 3);
+    assert_eq!(group.dirty_rows().count, 3);
     group.commit_everything().unwrap();
-    assert_eq!(group.dirty_maps.lock().rows().count, 0);
+    assert_eq!(group.dirty_rows().count, 0);
     let other = create(&group, 10, NORMAL);
     group.allocate(&other, 0, 1).unwrap();
     for extent in [0, 256] {
         group.write(&file, extent * MIB, b"a mark moves").unwrap();
     }
-    let rows = group.dirty_maps.lock().rows();
+    let rows = group.dirty_rows();
     assert_eq!(rows.count, 3);
     assert!((2048..3 * 4096).contains(&rows.bytes), "{rows:?}");
     group.remove_file(&group.change(), &file).unwrap();
-    assert_eq!(group.dirty_maps.lock().rows().count, 1);
-    let few_bytes = group.dirty_maps.lock().rows().bytes;
+    assert_eq!(group.dirty_rows().count, 1);
+    let few_bytes = group.dirty_rows().bytes;
     assert!(few_bytes < 100, "one extent takes {few_bytes} bytes");
 }
 
@@ -69,7 +69,7 @@ fn a_write_to_space_on_a_disk_that_has_gone_is_copied_to_it_when_it_is_back() {
     assert_eq!(group.view().disks[1].mode, "offline");
     let file = create(&group, 10, NORMAL);
     // Somebody has put the disks of a moment ago in the place of those of now.
-    *group.placement.write() = before;
+    group.set_placement(before);
     let data = pattern(10, 65_536);
     group.write(&file, 0, &data).unwrap();
     group.sync_file(&file, true).unwrap();
