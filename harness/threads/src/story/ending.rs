@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spindle_base::DiskNumber;
-use spindle_device::DiskSlot;
+use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::{Group, GroupErrorKind, Power};
 
 use super::flushing::Flushing;
@@ -46,6 +46,12 @@ impl Story {
                 self.disks.bring_back(*slot);
             }
         }
+        let vanishes = match (spoilt, self.plot) {
+            (None, Plot::Everything | Plot::Moves) if random.chance(1, 3) => {
+                Some(self.vanish_at_openings(&mut random))
+            }
+            _ => None,
+        };
         self.history
             .note(|| format!("opening again; {away:?} were away"));
         let mut opened = match self.plot {
@@ -68,6 +74,12 @@ impl Story {
                 return;
             }
         };
+        if let Some(slot) = vanishes
+            && Self::is_offline(&group, slot)
+            && !self.bring_online(&group, slot)
+        {
+            return;
+        }
         self.judge_files(&group, true);
         for slot in away {
             self.disks.bring_back(slot);
@@ -86,6 +98,44 @@ impl Story {
             self.judge_copies(&group);
             self.judge_files(&group, true);
         }
+    }
+
+    /// A disk of the first failure group vanishes at some request of an opening, or soon after it, and is
+    /// back before the next one. What it alone has, because another one is away, nobody may lose: such an
+    /// opening is refused, or the disk has it when it is taken back. Which disk it is.
+    fn vanish_at_openings(&self, random: &mut SeededRandom) -> DiskSlot {
+        let candidates: Vec<DiskSlot> = (self.all_slots())
+            .filter(|slot| scene::failure_group(*slot) == 0)
+            .collect();
+        let slot = candidates[random.index(candidates.len())];
+        // Else a copy may have no other one.
+        self.all_slots()
+            .for_each(|slot| self.disks.clear_faults(slot));
+        for opening in 0..1 + u8::try_from(random.below(2)).expect("few") {
+            let requests = 1 + random.below(150);
+            self.disks.vanish_after(slot, requests);
+            let opened = scene::open(&self.access, &self.disks, 20 + opening);
+            self.history.note(|| {
+                let answer = opened
+                    .as_ref()
+                    .map(|_| "it is open")
+                    .map_err(ToString::to_string);
+                format!(
+                    "slot {} vanishes after {requests} requests of an opening: {answer:?}",
+                    slot.0
+                )
+            });
+            if let Ok(group) = &opened {
+                for _ in 0..random.below(4) {
+                    let _ = group.step(self.later_ms(1000));
+                }
+            }
+            self.disks.crash();
+            drop(opened);
+            self.disks.restart();
+            self.disks.bring_back(slot);
+        }
+        slot
     }
 
     /// With all of its disks a group that stopped goes on, and has what was synced.
