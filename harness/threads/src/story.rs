@@ -4,8 +4,8 @@
 //! Two failure groups of two disks. Only disks of the second one fail, one at a time and the next
 //! only when the one before has come back, so that a mirrored file has a good copy at every moment
 //! and no request on it may fail while there is power. A place of one that breaks may take it offline
-//! beside another one of them. A file of one copy may lie anywhere: it may
-//! lose what its disk lost, and has to say so at the next sync.
+//! beside another one of them. When the group is opened again, one of the first may vanish for a moment.
+//! A file of one copy may lie anywhere: it may lose what its disk lost, and has to say so at the next sync.
 
 mod breaking;
 mod changing;

@@ -36,6 +36,17 @@ impl Story {
         }
         drop(group);
         self.disks.restart();
+        let is_with_second = spoilt.is_none()
+            && matches!(self.plot, Plot::Everything | Plot::Moves)
+            && random.chance(1, 3);
+        if is_with_second && random.chance(1, 2) {
+            // One disk does not survive the power cut.
+            let candidates = self.fallible();
+            if (candidates.iter()).all(|slot| !self.disks.is_vanished(*slot)) {
+                self.disks
+                    .vanish(candidates[random.index(candidates.len())]);
+            }
+        }
         // Some come back only later, as those of a controller that starts slowly.
         let away: Vec<DiskSlot> = (self.fallible().into_iter())
             .filter(|slot| self.disks.is_vanished(*slot))
@@ -46,12 +57,7 @@ impl Story {
                 self.disks.bring_back(*slot);
             }
         }
-        let vanishes = match (spoilt, self.plot) {
-            (None, Plot::Everything | Plot::Moves) if random.chance(1, 3) => {
-                Some(self.vanish_at_openings(&mut random))
-            }
-            _ => None,
-        };
+        let vanishes = is_with_second.then(|| self.vanish_at_openings(&mut random));
         self.history
             .note(|| format!("opening again; {away:?} were away"));
         let mut opened = match self.plot {
@@ -112,7 +118,7 @@ impl Story {
         self.all_slots()
             .for_each(|slot| self.disks.clear_faults(slot));
         for opening in 0..1 + u8::try_from(random.below(2)).expect("few") {
-            let requests = 1 + random.below(150);
+            let requests = 1 + random.below(90);
             self.disks.vanish_after(slot, requests);
             let opened = scene::open(&self.access, &self.disks, 20 + opening);
             self.history.note(|| {
