@@ -36,9 +36,8 @@ impl Story {
         }
         drop(group);
         self.disks.restart();
-        let is_with_second = spoilt.is_none()
-            && matches!(self.plot, Plot::Everything | Plot::Moves)
-            && random.chance(1, 3);
+        let is_with_second =
+            spoilt.is_none() && self.plot == Plot::Everything && random.chance(1, 2);
         if is_with_second && random.chance(1, 2) {
             // One disk does not survive the power cut.
             let candidates = self.fallible();
