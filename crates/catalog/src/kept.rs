@@ -322,7 +322,14 @@ impl KeptJournal {
     }
 
     fn set_done(&self, done: &BTreeSet<u64>) {
-        layout::write_done(self.memory.words(), done.iter().rev().copied());
+        let words = self.memory.words();
+        // The newest of each worker may wait for its answer yet, however many others have done since.
+        let newest: BTreeSet<u64> = (0..REQUESTS_COUNT)
+            .filter_map(|slot| layout::request(words, slot).done(u64::MAX))
+            .filter(|unique| done.contains(unique))
+            .collect();
+        let others = done.iter().rev().filter(|unique| !newest.contains(unique));
+        layout::write_done(words, newest.iter().chain(others).copied());
         for slot in 0..REQUESTS_COUNT {
             layout::request(self.memory.words(), slot).clear();
         }

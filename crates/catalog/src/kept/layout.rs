@@ -116,17 +116,16 @@ impl Request<'_> {
 }
 
 /// Puts another list in place of the one that counts, which counts until the new one is whole.
-pub(super) fn write_done(words: &[Word], mut newest_first: impl Iterator<Item = u64>) {
-    let next = fill_done(words, &mut newest_first);
+pub(super) fn write_done(words: &[Word], mut done: impl Iterator<Item = u64>) {
+    let next = fill_done(words, &mut done);
     words[DONE_CURRENT].store(next, Ordering::Release);
 }
 
-/// Fills the list that does not count; which it is.
-pub(super) fn fill_done(words: &[Word], newest_first: &mut dyn Iterator<Item = u64>) -> u64 {
+/// Fills the list that does not count with the first of these; which it is.
+pub(super) fn fill_done(words: &[Word], done: &mut dyn Iterator<Item = u64>) -> u64 {
     let next = 1 - words[DONE_CURRENT].load(Ordering::Acquire).min(1);
-    // Numbers rise over the life of a mount: the highest are those that may be asked again.
     for word in done_list(words, next) {
-        word.store(newest_first.next().unwrap_or(0), Ordering::Release);
+        word.store(done.next().unwrap_or(0), Ordering::Release);
     }
     next
 }

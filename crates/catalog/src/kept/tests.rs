@@ -423,6 +423,20 @@ fn a_log_that_is_full_to_the_last_word_goes_on_behind_the_gap() {
 }
 
 #[test]
+fn a_request_that_waits_for_its_answer_stays_known_however_many_were_done_since() {
+    let journal = live();
+    for unique in std::iter::once(5).chain(6..1200) {
+        let bracket = journal.bracket();
+        journal.edit(Some(bracket), &put(unique, b"row"));
+        done(&journal, usize::from(unique > 5), unique, bracket);
+    }
+    let (second, recovered) = next(&journal);
+    assert!(recovered.done.contains(&5));
+    second.take(&recovered.done);
+    assert!(second.left().done.contains(&5));
+}
+
+#[test]
 fn a_list_of_done_requests_that_a_kill_cuts_off_leaves_the_one_before() {
     let journal = live();
     journal.take(&(1..=1000).collect());
