@@ -162,7 +162,10 @@ fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
     let (place, contents) = stopped(&["a"], "external");
     let health = place.run(["health", "data"]);
     assert_eq!(health.code, 2, "{health:?}");
-    assert!(health.stdout.contains("`spindle upgrade GROUP`"), "{health:?}");
+    assert!(
+        health.stdout.contains("`spindle upgrade GROUP`"),
+        "{health:?}"
+    );
     // Whoever would bring the disk back is told the same: to mount again would lose what waits.
     for words in [["disk", "online"], ["disk", "offline"]] {
         let words = words.into_iter().chain(["data", "data_0000"]);
