@@ -172,7 +172,7 @@ fn what_waits_in_a_group_that_stopped_is_kept_by_the_way_that_health_names() {
         let refused = place.run(words);
         assert!(refused.code > 0, "{refused:?}");
         assert!(
-            refused.stderr.contains("`spindle upgrade` hands"),
+            refused.stderr.contains("`spindle upgrade GROUP` hands"),
             "{refused:?}"
         );
         assert!(!refused.stderr.contains("mount it again"), "{refused:?}");
