@@ -38,13 +38,8 @@ impl Story {
         self.disks.restart();
         let is_with_second =
             spoilt.is_none() && self.plot == Plot::Everything && random.chance(1, 2);
-        if is_with_second && random.chance(1, 2) {
-            // One disk does not survive the power cut.
-            let candidates = self.fallible();
-            if (candidates.iter()).all(|slot| !self.disks.is_vanished(*slot)) {
-                self.disks
-                    .vanish(candidates[random.index(candidates.len())]);
-            }
+        if is_with_second {
+            self.die_with_the_power(&mut random);
         }
         // Some come back only later, as those of a controller that starts slowly.
         let away: Vec<DiskSlot> = (self.fallible().into_iter())
@@ -102,6 +97,16 @@ impl Story {
         if self.bring_to_rest(&group) && self.keep_what_must_not_go(&group) {
             self.judge_copies(&group);
             self.judge_files(&group, true);
+        }
+    }
+
+    /// One disk of the second failure group does not survive the power cut, in one run of two.
+    fn die_with_the_power(&self, random: &mut SeededRandom) {
+        let candidates = self.fallible();
+        let is_away = candidates.iter().any(|slot| self.disks.is_vanished(*slot));
+        if random.chance(1, 2) && !is_away {
+            self.disks
+                .vanish(candidates[random.index(candidates.len())]);
         }
     }
 
