@@ -11,8 +11,8 @@ use crate::buffer::AlignedBuffer;
 const CLASS_LEAST_BYTES: usize = 4096;
 /// 4 KiB to 1 MiB, each twice the one before; what is longer is made for its request alone.
 const CLASSES: usize = 9;
-/// Of a class so many are kept, or as many as have this many bytes together: a batch of short requests
-/// is a long one.
+/// So many buffers of a class are kept, or this many bytes of them where that is more: a batch may have
+/// a hundred short requests.
 const FREE_MOST: usize = 16;
 const FREE_BYTES_MOST: usize = 1 << 20;
 

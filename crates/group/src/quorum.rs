@@ -202,7 +202,8 @@ impl Membership {
 
     /// From now on, until [`Membership::end_recovery`], no disk goes that the redundancy does not bear to
     /// lose: the opening is refused. What a disk that is missing lacks of what was being written is not
-    /// known yet, and another one that goes meanwhile would be said to lack it as well.
+    /// known yet, and another one that goes meanwhile would be said to lack it as well. A person who forces
+    /// the opening has said that disks are given up.
     pub(crate) fn begin_recovery(&self) {
         self.recovers.store(true, Ordering::Release);
     }

@@ -63,6 +63,9 @@ fn a_database_starts_after_the_mount_and_not_on_an_empty_directory() {
     assert!(value("Before").contains("mariadb.service"));
     // systemd orders nothing by a template: instances have the drop-in.
     assert!(!value("Before").contains('@'));
+    // Disks may come late: a start that fails is tried again for ever.
+    assert_eq!(value("StartLimitIntervalSec"), "0");
+    assert_eq!(value("Restart"), "on-failure");
     let drop_in = settings("database-on-spindle.conf");
     let has = |name: &str, value: &str| drop_in.contains(&(name.to_owned(), value.to_owned()));
     assert!(has("Requires", "spindle@data.service"), "{drop_in:?}");

@@ -5,7 +5,7 @@
 //! by block. A crash in here leaves the region's record, and the next opening compares again.
 
 use spindle_sync::level::Unshown;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -196,8 +196,8 @@ impl Core {
             pieces.extend(segment.extent.map(|extent| (blocks, extent)));
             Ok(())
         });
-        let outages = self.outages();
         for ((first, end), extent) in pieces {
+            let outages = self.outages_of(extent.present());
             let lacking = |stale: u8| {
                 let copies = extent.copies().iter().enumerate();
                 let fresh: SmallVec<[ExtentCopy; 3]> = copies
@@ -214,15 +214,16 @@ impl Core {
         }
     }
 
-    /// When each disk that is away went: by the state that took it offline, and with how much hope.
-    fn outages(&self) -> Outages {
-        let members = self.membership.members().into_iter();
-        let gone = members.filter_map(|member| {
-            let disk = member.state.number;
+    /// Of these copies the disks that are away: the state that took each offline, and whether this process
+    /// has found it.
+    fn outages_of(&self, copies: impl Iterator<Item = ExtentCopy>) -> Outages {
+        let away = copies.filter(|copy| self.disks.slot_of(*copy).is_none());
+        away.filter_map(|copy| {
+            let disk = copy.disk();
             let epoch = self.membership.offline_epoch(disk)?;
-            Some((disk, (epoch, member.slot.is_some())))
-        });
-        gone.collect()
+            Some((disk, (epoch, self.membership.slot(disk).is_some())))
+        })
+        .collect()
     }
 
     /// The disks of those of these copies that are away and lack what was written lately. Where all of
@@ -241,7 +242,10 @@ impl Core {
             .collect();
         if away.len() == counting.len() {
             // One that is not among them went just now.
-            let went = |disk: &DiskNumber| outages.get(disk).copied().unwrap_or((u64::MAX, true));
+            let went = |disk: &DiskNumber| {
+                let known = outages.iter().find(|(other, _)| other == disk);
+                known.map_or((u64::MAX, true), |(_, went)| *went)
+            };
             let last = away.iter().copied().rev().max_by_key(went);
             away.retain(|disk| Some(*disk) != last);
         }
@@ -338,8 +342,8 @@ impl Core {
         let mut absent: Vec<((u64, u64), DiskNumber)> = Vec::new();
         let mut equalised_count = 0;
         let mut readable = true;
-        let outages = self.outages();
         for part in self.parts_of_copies(file, first, end) {
+            let outages = self.outages_of(part.counting.iter().copied());
             let away = self.away_beside_others(&part.counting, &outages);
             absent.extend(away.into_iter().map(|disk| (part.blocks(), disk)));
             match self.equalise_part(file, &part)? {
@@ -490,9 +494,8 @@ impl Core {
     }
 }
 
-/// Of disks that are away the epoch of the state that took them offline, and whether this process has
-/// found them.
-type Outages = BTreeMap<DiskNumber, (u64, bool)>;
+/// See [`Core::outages_of`].
+type Outages = SmallVec<[(DiskNumber, (u64, bool)); 3]>;
 
 /// Blocks of a file, contiguous in one extent, of which the same copies count.
 #[derive(Debug)]

@@ -68,18 +68,8 @@ impl Group {
             Some(part) => format!("part {part} of the catalog"),
         };
         let message = format!("{title} could not be judged: {error}");
-        let event = Event::new(EventKind::DamageFound, message.clone());
-        self.event(event.severity(Severity::Critical));
-        run.note(Finding {
-            kind: FindingKind::Unreadable,
-            file: FileId(0),
-            title,
-            offset_bytes: 0,
-            length_bytes: 0,
-            page: None,
-            disks: Vec::new(),
-            message,
-        });
+        let event = Some((EventKind::DamageFound, Severity::Critical));
+        self.tell_part(run, FindingKind::Unreadable, title, None, message, event);
         Ok(())
     }
 
@@ -127,7 +117,7 @@ impl Group {
         };
         let title = format!("the {} of disk {disk}", fault.what);
         let event = Some((event, severity));
-        self.tell_part(run, kind, title, fault.disk, message, event);
+        self.tell_part(run, kind, title, Some(fault.disk), message, event);
     }
 
     fn scrub_replicas(&self, run: &Run, part: usize) -> Result<(), GroupError> {
@@ -152,7 +142,7 @@ impl Group {
                 (FindingKind::Repairable, event, message)
             };
             let title = format!("the catalog on disk {disk}");
-            self.tell_part(run, kind, title, fault.disk, message, event);
+            self.tell_part(run, kind, title, Some(fault.disk), message, event);
         }
         Ok(())
     }
@@ -162,13 +152,16 @@ impl Group {
         run: &Run,
         kind: FindingKind,
         title: String,
-        disk: DiskNumber,
+        disk: Option<DiskNumber>,
         message: String,
         event: Option<(EventKind, Severity)>,
     ) {
         if let Some((event, severity)) = event {
             let told = Event::new(event, message.clone()).severity(severity);
-            self.event(told.disk(disk));
+            self.event(match disk {
+                Some(disk) => told.disk(disk),
+                None => told,
+            });
         }
         run.note(Finding {
             kind,
@@ -177,7 +170,10 @@ impl Group {
             offset_bytes: 0,
             length_bytes: 0,
             page: None,
-            disks: vec![self.name_of_disk(disk)],
+            disks: disk
+                .map(|disk| self.name_of_disk(disk))
+                .into_iter()
+                .collect(),
             message,
         });
     }
