@@ -532,6 +532,23 @@ impl DirtyRegions {
         found
     }
 
+    /// These blocks are about to be made equal, after a takeover: as if they were written now.
+    pub fn written_again(
+        &self,
+        file: FileId,
+        (first, end): (u64, u64),
+        apply: &mut dyn FnMut(Edit) -> Sequence,
+    ) {
+        let mut state = self.state.lock();
+        let rows = state.open_rows;
+        for (number, first, end) in parts(first, end) {
+            let key = (file, number);
+            let region = state.regions.entry(key).or_default();
+            region.open(key, rows, apply);
+            region.note_written(first, end);
+        }
+    }
+
     /// The disks have the only copy of these blocks, so that nothing is staler than theirs.
     pub fn has_only_copy(&self, file: FileId, (first, end): (u64, u64), disk: DiskNumber) {
         let mut state = self.state.lock();

@@ -41,7 +41,8 @@ impl Core {
                            last commit may be missing";
             self.event(Event::new(EventKind::GroupTakenOver, message).severity(Severity::Critical));
         }
-        self.miss_disks(recovered);
+        // Those that went at the flush too.
+        self.miss_disks(recovered.extents.keys());
         self.keep_only_copies();
         let unflushed = self.miss_unflushed(&kept.journal, recovered);
         if !recovered.compare_everything {
@@ -63,8 +64,10 @@ impl Core {
                 continue;
             };
             let blocks = (*first, *end);
+            let apply = &mut |edit| self.catalog.apply(edit);
+            // A disk that goes before the next flush may lack what is made equal here.
+            self.dirty.written_again(*id, blocks, apply);
             if self.recover_blocks(&file, blocks)?.is_none() {
-                let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.doubt(*id, &[blocks], apply);
             }
         }
@@ -166,9 +169,25 @@ impl Core {
         }
     }
 
+    /// Before recovery flushes or writes anything, so that a disk that goes in here finds noted what
+    /// the others lack, and keeps it: no state says yet how many copies of a file are good.
+    fn miss_before_flushing(&self) -> Result<(), GroupError> {
+        let guard = self.kept.as_ref().map(|kept| kept.recovered.lock(Unshown));
+        if let Some(recovered) = guard.as_deref().and_then(Option::as_ref) {
+            self.miss_disks(recovered.extents.keys());
+        } else if !self.dirty.doubtful().is_empty() {
+            self.keep_only_copies();
+            // Before any disk is found to lack something: two that do would be called stale in all of
+            // a region, and what each has of it could not be read after the next power cut.
+            self.have_rows_list()?;
+            self.miss_disks(std::iter::empty());
+        }
+        Ok(())
+    }
+
     /// Disks that are away now may have gone while nobody served: they lack what was written
-    /// lately, where there is another copy.
-    fn miss_disks(&self, recovered: &Recovered) {
+    /// lately, in the doubtful regions and in `extents`, where there is another copy.
+    fn miss_disks<'a>(&self, extents: impl Iterator<Item = &'a (FileId, u32)>) {
         if self.offline_now().is_empty() {
             return;
         }
@@ -178,7 +197,7 @@ impl Core {
                 self.miss_away(&file, (first, first + REGION_BLOCKS));
             }
         }
-        for (id, index) in recovered.extents.keys() {
+        for (id, index) in extents {
             if let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) {
                 let blocks = file.map.read().schedule().envelope(*index);
                 self.miss_away(&file, blocks);
@@ -254,6 +273,7 @@ impl Core {
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
         self.take_up_owed()?;
+        self.miss_before_flushing()?;
         if !self.membership.was_clean() {
             // An earlier process may have been killed, with writes that no flush covered: what is
             // read from now on must be as durable as a sync will promise.
@@ -339,21 +359,16 @@ impl Core {
         file: &Arc<File>,
         (first, end): (u64, u64),
     ) -> Result<Option<usize>, GroupError> {
-        let mut absent: Vec<((u64, u64), DiskNumber)> = Vec::new();
+        if !self.offline_now().is_empty() {
+            self.miss_away(file, (first, end));
+        }
         let mut equalised_count = 0;
         let mut readable = true;
         for part in self.parts_of_copies(file, first, end) {
-            let outages = self.outages_of(part.counting.iter().copied());
-            let away = self.away_beside_others(&part.counting, &outages);
-            absent.extend(away.into_iter().map(|disk| (part.blocks(), disk)));
             match self.equalise_part(file, &part)? {
                 Some(count) => equalised_count += count,
                 None => readable = false,
             }
-        }
-        for (blocks, disk) in absent {
-            let apply = &mut |edit| self.catalog.apply(edit);
-            self.dirty.missed_by(file, &[blocks], &[disk], apply);
         }
         Ok(readable.then_some(equalised_count))
     }

@@ -72,12 +72,16 @@ impl Scene {
         self.open_as(&opener())
     }
 
-    pub fn open_by_force(&self) -> Group {
+    pub fn try_open_by_force(&self) -> Result<Group, GroupError> {
         let forced = Opener {
             force: true,
             ..opener()
         };
-        self.open_as(&forced).unwrap()
+        self.open_as(&forced)
+    }
+
+    pub fn open_by_force(&self) -> Group {
+        self.try_open_by_force().unwrap()
     }
 
     fn open_as(&self, opener: &Opener) -> Result<Group, GroupError> {

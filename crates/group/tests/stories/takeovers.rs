@@ -1,6 +1,7 @@
 //! Daemons that are killed while a disk loses what no flush had covered: whoever takes over tells
 //! it, and shows nothing from before.
 
+mod blinking;
 mod owed;
 
 use std::sync::{Arc, Mutex, Weak};

@@ -241,22 +241,35 @@ fn a_failed_flush_of_which_a_full_log_has_no_room_to_tell_is_told_after_a_kill()
 /// Disks of a process that is killed before a request: from there on they take none, and what the
 /// journal had then is what is left of it.
 #[derive(Debug)]
-struct KilledBefore {
+pub(super) struct KilledBefore {
     disks: Arc<SimulatedDisks>,
     journal: SharedMemory,
     left: Mutex<Option<u64>>,
+    /// Or after the next write to this one.
+    last_write: Mutex<Option<DiskSlot>>,
     kept: Mutex<Option<KeptJournal>>,
 }
 
 impl KilledBefore {
-    fn new(scene: &Scene, journal: &KeptJournal) -> Self {
+    pub(super) fn new(scene: &Scene, journal: &KeptJournal) -> Self {
         let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
         Self {
             disks: Arc::clone(&scene.disks),
             journal: SharedMemory::from_descriptor(memory).unwrap(),
             left: Mutex::new(None),
+            last_write: Mutex::new(None),
             kept: Mutex::new(None),
         }
+    }
+
+    /// Of the next batch with a write to that disk this one alone is done.
+    pub(super) fn kill_after_write_to(&self, slot: DiskSlot) {
+        *self.last_write.lock().unwrap() = Some(slot);
+    }
+
+    fn is_last_write(&self, request: &Request<'_>) -> bool {
+        let slot = *self.last_write.lock().unwrap();
+        slot == Some(request.slot) && request.work.operation() == Operation::Write
     }
 
     fn lives(&self) -> bool {
@@ -272,7 +285,7 @@ impl KilledBefore {
     }
 
     /// The journal as the kill left it.
-    fn kept(&self) -> KeptJournal {
+    pub(super) fn kept(&self) -> KeptJournal {
         let mut kept = self.kept.lock().unwrap();
         kept.take().unwrap_or_else(|| copy_of(&self.journal))
     }
@@ -280,6 +293,12 @@ impl KilledBefore {
 
 impl Disks for KilledBefore {
     fn run(&self, batch: &mut [Request<'_>]) {
+        if batch.iter().any(|request| self.is_last_write(request)) {
+            let last = batch.iter_mut().find(|request| self.is_last_write(request));
+            last.into_iter()
+                .for_each(|last| self.disks.run(std::slice::from_mut(last)));
+            *self.left.lock().unwrap() = Some(0);
+        }
         for request in batch {
             if self.lives() {
                 self.disks.run(std::slice::from_mut(request));

@@ -1,0 +1,62 @@
+//! Disks that vanish for a moment while a takeover makes copies equal.
+
+use std::sync::Arc;
+
+use spindle_base::FileId;
+use spindle_device::{DiskSlot, Disks, SharedMemory};
+use spindle_group::KeptJournal;
+
+use super::owed::KilledBefore;
+use super::{open_kept_at_last, take_over};
+use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, resync};
+
+/// A process is killed when one copy has a write and the other one has not; the disk without it vanishes
+/// at any moment of the takeover, and comes back. Nobody asks for that write again.
+#[test]
+fn a_copy_that_a_takeover_made_equal_stays_equal_though_its_disk_blinks() {
+    for has_it in [0, 1] {
+        let scene = Scene::mirrored(41);
+        let length_bytes = KeptJournal::length_bytes(1 << 20);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        let journal = KeptJournal::new(memory).unwrap();
+        let disks = Arc::new(KilledBefore::new(&scene, &journal));
+        let group = take_over(&scene, &journal, Arc::clone(&disks) as Arc<dyn Disks>).unwrap();
+        group.begin_journal().unwrap();
+        let file = create(&group, 10, NORMAL);
+        for seed in [1, 2] {
+            group.write(&file, 0, &pattern(seed, 1 << 20)).unwrap();
+            group.sync().unwrap();
+        }
+        disks.kill_after_write_to(DiskSlot(has_it));
+        group.write(&file, 0, &pattern(3, 4096)).unwrap_err();
+        std::mem::forget((group, file));
+        let kept = disks.kept();
+        blink_everywhere(&scene, &kept, DiskSlot(1 - has_it));
+    }
+}
+
+fn blink_everywhere(killed: &Scene, kept: &KeptJournal, slot: DiskSlot) {
+    for requests in 1.. {
+        let scene = killed.copy(requests);
+        let journal = super::copy_of(kept.memory());
+        scene.disks.vanish_after(slot, requests);
+        let taken = take_over(&scene, &journal, Arc::clone(&scene.disks) as Arc<dyn Disks>);
+        let taken = taken.and_then(|group| group.begin_journal().map(|()| group));
+        let has_vanished = scene.disks.is_vanished(slot);
+        scene.disks.bring_back(slot);
+        let group = match taken {
+            Ok(group) => group,
+            Err(_) => open_kept_at_last(&scene, &journal),
+        };
+        // It may serve, or be away.
+        let _ = group.return_disks(&[slot]);
+        resync(&group);
+        let file = group.file(FileId(10)).unwrap();
+        let what = format!("{} vanished after {requests} requests", slot.0);
+        assert_copies_equal(&scene, &group, &file, &what);
+        if !has_vanished {
+            assert!(requests > 20, "{requests} requests");
+            break;
+        }
+    }
+}
