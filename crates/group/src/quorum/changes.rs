@@ -76,10 +76,14 @@ impl Membership {
     /// Wipes and labels disks that are to join. Nothing knows them yet.
     ///
     /// # Errors
-    /// [`GroupErrorKind::Io`] where a disk cannot be written; none of them has a label then, as
-    /// far as it can be written.
+    /// [`GroupErrorKind::Io`] where a disk cannot be written, or does not give back its label: none
+    /// of them has a label then, as far as it can be written.
     pub(crate) fn label_joining(&self, joining: &[Joining]) -> Result<(), GroupError> {
-        let answer = self.write_first_labels(joining);
+        let written: Vec<_> = (joining.iter())
+            .map(|joining| (joining.disk.slot, joining.disk.uuid))
+            .collect();
+        let answer =
+            (self.write_first_labels(joining)).and_then(|()| self.refuse_unlike_labels(&written));
         if answer.is_err() {
             self.unlabel(joining);
         }

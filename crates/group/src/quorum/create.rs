@@ -148,7 +148,14 @@ impl Membership {
         self.close()?;
         let mut inner = self.inner.lock();
         self.refuse_offline(&inner)?;
-        self.write_labels(&mut inner, |_| true, |_| {})
+        self.write_labels(&mut inner, |_| true, |_| {})?;
+        let slots = self.slots.read().clone();
+        let written: Vec<_> = (inner.members.iter())
+            .filter_map(|(number, member)| Some((*slots.get(number)?, member.label.disk_uuid)))
+            .collect();
+        self.refuse_unlike_labels(&written).inspect_err(|_| {
+            let _ = self.wipe();
+        })
     }
 
     /// A disk that fails while a group is made is no disk to make a group of.

@@ -8,13 +8,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_base::{DiskName, DiskNumber};
-use spindle_device::{AlignedBuffer, DeviceError, Disks};
+use spindle_base::{DiskName, DiskNumber, Uuid};
+use spindle_device::{AlignedBuffer, DeviceError, DiskSlot, Disks};
 use spindle_format::{GroupState, LABEL_COPIES, LABEL_PLACES, Label, labelled_bytes};
 
 use crate::error::{GroupError, GroupErrorKind, Operation};
 use crate::event::EventKind;
-use crate::quorum::look::{DiskLook, LabelFound};
+use crate::quorum::look::{DiskLook, LabelFound, look};
 use crate::quorum::{Inner, Membership, refused, whole_blocks};
 
 /// The copies of one disk's label that could not be written.
@@ -51,6 +51,37 @@ impl LateCopies {
 }
 
 impl Membership {
+    /// Refuses disks of which one does not give back the label that was just written to it: two paths
+    /// that lead to one disk, which would overwrite each other, or a disk that drops what it is given.
+    ///
+    /// # Errors
+    /// [`GroupErrorKind::Io`], with the disks.
+    pub(super) fn refuse_unlike_labels(
+        &self,
+        written: &[(DiskSlot, Uuid)],
+    ) -> Result<(), GroupError> {
+        let slots: Vec<DiskSlot> = written.iter().map(|(slot, _)| *slot).collect();
+        for (found, (slot, wanted)) in look(&*self.disks, &slots).iter().zip(written) {
+            let uuid = match &found.label {
+                LabelFound::Good { label, .. } if label.disk_uuid == *wanted => continue,
+                LabelFound::Good { label, .. } => Some(label.disk_uuid),
+                _ => None,
+            };
+            let path = self.disks.path(*slot);
+            let other = written.iter().find(|(_, other)| Some(*other) == uuid);
+            let why = match other {
+                Some((other, _)) => format!(
+                    "{path} and {} are one disk: what was written to one of them came back from the \
+                     other. Name it once; of a disk with several paths name the device of multipath",
+                    self.disks.path(*other)
+                ),
+                None => format!("{path} does not give back the label that was written to it"),
+            };
+            return Err(refused(GroupErrorKind::Io, why).during(Operation::Write));
+        }
+        Ok(())
+    }
+
     /// Writes the labels of the disks that `wanted` picks, one copy after the other, so that at
     /// any moment one of them is whole. All are tried; the first failure of those in AU 0 is the
     /// answer. The copy at the end is one more: where it cannot be written it is tried again.

@@ -222,8 +222,8 @@ fn goes_while_it_joins(own_requests: u64, all_requests: u64) -> bool {
 #[test]
 fn a_disk_that_goes_at_any_request_of_its_joining_comes_back() {
     let mut came_back = 0;
-    for own_requests in 1..14 {
-        for all_requests in 1..40 {
+    for own_requests in 1..24 {
+        for all_requests in 1..50 {
             came_back += u32::from(goes_while_it_joins(own_requests, all_requests));
         }
     }
