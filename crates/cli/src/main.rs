@@ -74,6 +74,10 @@ fn start_log(arguments: &Arguments) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A line that cannot be written is lost. To complain of it at the same place, which is what
+        // the library does otherwise, panics: a full file system under the log would end the daemon
+        // and its keeper.
+        .log_internal_errors(false)
         // No colours: they are a feature of the library that is not built in, and a terminal that
         // asks for one gets a line of complaint before each answer.
         .with_ansi(false)

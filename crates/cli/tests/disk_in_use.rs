@@ -102,3 +102,58 @@ fn a_mounted_device_is_refused() {
     let whole = outcome(Command::new("fsck.ext4").args(["-n", "-f", &image]));
     assert_eq!(whole.code, 0, "{whole:?}");
 }
+
+/// One of several block devices over one file, as a disk with two paths looks.
+struct PathTo(String);
+
+impl PathTo {
+    fn new(image: &str) -> Option<Self> {
+        let made = outcome(Command::new("losetup").args(["--find", "--show", image]));
+        if made.code != 0 {
+            println!("skipped: no loop device: {made:?}");
+            return None;
+        }
+        Some(Self(made.stdout.trim().to_owned()))
+    }
+}
+
+impl Drop for PathTo {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn two_paths_to_one_disk_make_no_group_and_do_not_join_as_two() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let image = place.text("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let (Some(one), Some(other)) = (PathTo::new(&image), PathTo::new(&image)) else {
+        return;
+    };
+    let why = [
+        "are one disk",
+        one.0.as_str(),
+        other.0.as_str(),
+        "multipath",
+    ];
+    place.refuse(
+        [
+            "group", "create", "twice", "--disk", &one.0, "--disk", &other.0,
+        ],
+        3,
+        &why,
+    );
+    place.create_group();
+    place.mount();
+    let adding = ["disk", "add", "data", "--disk", &one.0, "--disk", &other.0];
+    place.refuse(adding, 3, &why);
+    let group = place.ask(["group", "show", "data"]);
+    assert_eq!(group["disks"].as_array().unwrap().len(), 4, "{group}");
+    // Nothing stands on it that says so.
+    place.tell(["disk", "add", "data", "--disk", &one.0]);
+    place.umount();
+}

@@ -425,6 +425,86 @@ fn a_process_that_hangs_is_replaced() {
 }
 
 #[test]
+fn a_mount_on_the_directory_that_the_command_was_given_in_is_taken_over() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let point = place.mount_point();
+    let mut command = place.command(["mount", "data", "."]);
+    let mounted = place::outcome(command.current_dir(&point));
+    assert_eq!(mounted.code, 0, "{mounted:?}");
+    for number in 0..3 {
+        // What the kernel knew of the directory itself is not so any more.
+        std::fs::write(point.join(format!("file{number}")), b"kept").unwrap();
+        place.kill_daemon();
+        assert_eq!(std::fs::read_dir(&point).unwrap().count(), number + 1);
+    }
+    assert!(is_mounted(&point));
+    place.umount();
+    assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
+}
+
+/// A file system that holds the runtime directory, and nothing more.
+struct FullRuntime<'a> {
+    place: &'a Place,
+}
+
+impl<'a> FullRuntime<'a> {
+    fn new(place: &'a Place) -> Option<Self> {
+        let directory = place.path("run");
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"]);
+        let mounted = place::outcome(mount.arg(&directory));
+        if mounted.code != 0 {
+            println!("skipped: root cannot mount a tmpfs: {mounted:?}");
+            return None;
+        }
+        Some(Self { place })
+    }
+
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.place.path("run/fills")).unwrap();
+        while file.write_all(&[1; 512]).is_ok() {}
+    }
+}
+
+impl Drop for FullRuntime<'_> {
+    fn drop(&mut self) {
+        let mut umount = std::process::Command::new("umount");
+        let _ = umount.arg("--lazy").arg(self.place.path("run")).status();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_neither_the_daemon_nor_its_keeper() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(runtime) = FullRuntime::new(&place) else {
+        return;
+    };
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    let contents = bytes(6, 1_500_000);
+    std::fs::write(point.join("file"), &contents).unwrap();
+    runtime.fill();
+    let keeper = place.keeper_process_id();
+    // Told in the log: a disk goes, and the death of a daemon.
+    place.tell(["disk", "offline", "data", "data_0003"]);
+    for _ in 0..2 {
+        place.kill_daemon();
+        assert!(std::fs::read(point.join("file")).unwrap() == contents);
+    }
+    assert_eq!(place.keeper_process_id(), keeper);
+    place.umount();
+}
+
+#[test]
 fn how_long_a_process_may_hang_is_a_setting_of_the_group() {
     if !can_mount() {
         return;

@@ -26,7 +26,7 @@ mod wire;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use child::{Child, Program};
@@ -146,7 +146,7 @@ struct Keeper {
     arguments: Vec<OsString>,
     /// Where the first daemon was asked to mount.
     mount_point: Option<PathBuf>,
-    directory: PathBuf,
+    directory: child::WorkingDirectory,
     runtime_directory: PathBuf,
     program: Program,
     /// The journal, and the blocks that are to be written.
@@ -223,7 +223,7 @@ impl Keeper {
         command::hear(listener, heard.clone());
         let number = |variable| std::env::var(variable).ok()?.parse().ok();
         let short_life = number(SHORT_LIFE_VARIABLE).map_or(SHORT_LIFE, Duration::from_millis);
-        let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let directory = child::WorkingDirectory::own(mount_point.as_deref());
         Ok(Self {
             group: group.to_string(),
             arguments,
@@ -368,7 +368,8 @@ impl Keeper {
         if by_force && !first {
             arguments.push("--force".into());
         }
-        let child = Child::start(&self.program, &arguments, &self.directory, first)?;
+        let mounted = (self.mount.as_ref()).map(|mount| Path::new(&mount.directory));
+        let child = Child::start(&self.program, &arguments, &self.directory, mounted, first)?;
         if first {
             // Nobody waits for the end of this process's output, only for the daemon's word. The
             // directory that the command was given in must stay free to be unmounted.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use spindle_device::SharedMemory;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -72,6 +73,44 @@ impl Program {
     }
 }
 
+/// The directory that the command was given in: relative names in its arguments and in the settings
+/// count from there, for each daemon that follows too.
+#[derive(Debug)]
+pub(super) struct WorkingDirectory {
+    path: PathBuf,
+    /// The directory itself, where the mount is to cover it: by its path a daemon would come into the
+    /// mount that it is to take over, and wait there for itself.
+    covered: Option<OwnedFd>,
+}
+
+impl WorkingDirectory {
+    /// That of this process, before anything is mounted on `mount_point`.
+    pub(super) fn own(mount_point: Option<&Path>) -> Self {
+        let path = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        // Held only there: it keeps what it lies on from being unmounted, as the mount does.
+        let covered = (mount_point == Some(&*path))
+            .then(|| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                rustix::fs::open(".", flags, Mode::empty()).ok()
+            })
+            .flatten();
+        Self { path, covered }
+    }
+
+    /// Where a daemon starts that has the mount at `mounted`.
+    fn for_daemon(&self, mounted: Option<&Path>) -> PathBuf {
+        if let Some(covered) = &self.covered {
+            return format!("/proc/self/fd/{}", covered.as_raw_fd()).into();
+        }
+        let is_in_mount = mounted.is_some_and(|mounted| self.path.starts_with(mounted));
+        if !is_in_mount && self.path.is_dir() {
+            self.path.clone()
+        } else {
+            PathBuf::from("/")
+        }
+    }
+}
+
 /// A running daemon.
 #[derive(Debug)]
 pub(super) struct Child {
@@ -100,27 +139,23 @@ impl fmt::Display for Status {
 
 impl Child {
     /// Starts `program`. The first daemon's output is that of this process: it says there that it
-    /// is ready, or why not.
+    /// is ready, or why not. One that follows takes over the mount at `mounted`, if there is any.
     pub(super) fn start(
         program: &Program,
         arguments: &[OsString],
-        directory: &Path,
+        directory: &WorkingDirectory,
+        mounted: Option<&Path>,
         first: bool,
     ) -> ControlResult<Self> {
         let fail = |error| ControlError::io("start", program.path.display(), &error);
         let (ours, theirs) = wire::pair().map_err(fail)?;
         let held = format!("/proc/self/fd/{}", program.file.as_raw_fd());
-        let directory = if directory.is_dir() {
-            directory
-        } else {
-            Path::new("/")
-        };
         let process = Command::new(held)
             // In lists of processes it is the program, and not a descriptor of this one.
             .arg0(&program.path)
             .args(arguments)
             .arg("--daemon")
-            .current_dir(directory)
+            .current_dir(directory.for_daemon(mounted))
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .stdin(Stdio::from(theirs))
