@@ -157,7 +157,10 @@ impl Place {
         let killed = self.process_id();
         signal(killed, rustix::process::Signal::KILL);
         wait_for_end(killed);
+        let begun = std::time::Instant::now();
         loop {
+            let waited = begun.elapsed();
+            assert!(waited.as_secs() < 120, "nobody has taken over");
             // One that came between finds the connection broken off.
             let shown = self.run(["group", "show", "data", "--json"]);
             let group: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();

@@ -273,6 +273,17 @@ impl Core {
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
         self.take_up_owed()?;
+        self.recover_copies()?;
+        if self.dirty.would_list() {
+            // A row of a takeover that names two disks would call all of its region stale on both, were
+            // this process killed as well.
+            self.have_rows_list()?;
+            self.name_only_stale_everywhere();
+        }
+        Ok(())
+    }
+
+    fn recover_copies(&self) -> Result<(), GroupError> {
         self.miss_before_flushing()?;
         if !self.membership.was_clean() {
             // An earlier process may have been killed, with writes that no flush covered: what is

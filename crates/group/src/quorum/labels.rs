@@ -62,22 +62,26 @@ impl Membership {
     ) -> Result<(), GroupError> {
         let slots: Vec<DiskSlot> = written.iter().map(|(slot, _)| *slot).collect();
         for (found, (slot, wanted)) in look(&*self.disks, &slots).iter().zip(written) {
-            let uuid = match &found.label {
+            let (uuid, why) = match &found.label {
                 LabelFound::Good { label, .. } if label.disk_uuid == *wanted => continue,
-                LabelFound::Good { label, .. } => Some(label.disk_uuid),
-                _ => None,
+                LabelFound::Good { label, .. } => (Some(label.disk_uuid), None),
+                LabelFound::Damaged(why) => (None, Some(why)),
+                _ => (None, None),
             };
             let path = self.disks.path(*slot);
             let other = written.iter().find(|(_, other)| Some(*other) == uuid);
-            let why = match other {
+            let told = match other {
                 Some((other, _)) => format!(
                     "{path} and {} are one disk: what was written to one of them came back from the \
                      other. Name it once; of a disk with several paths name the device of multipath",
                     self.disks.path(*other)
                 ),
-                None => format!("{path} does not give back the label that was written to it"),
+                None => {
+                    let why = why.map_or(String::new(), |why| format!(": {why}"));
+                    format!("{path} does not give back the label that was written to it{why}")
+                }
             };
-            return Err(refused(GroupErrorKind::Io, why).during(Operation::Write));
+            return Err(refused(GroupErrorKind::Io, told).during(Operation::Write));
         }
         Ok(())
     }
