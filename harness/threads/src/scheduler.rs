@@ -3,7 +3,9 @@
 //! A scheduler that draws anew at every point seldom lets one thread run far while another stands
 //! still, which is what most faults need. So a run has a bent of its own: how willingly the current
 //! thread goes on, and how often a thread is held up for a long while, as one is that the kernel
-//! does not schedule or whose disk is slow.
+//! does not schedule or whose disk is slow. Where the plot asks for it, whoever lets another thread
+//! go on that waited is held up just there: what it does after it let go of a lock meets what others
+//! do who waited for the lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use spindle_device::SeededRandom;
 
 use crate::clock::Clock;
-use crate::story::Plot;
+use crate::story::{Cutting, Plot};
 
 /// One in so many points at which everybody is held up who could go on lets time pass.
 const PASSES_OVER_HELD: u64 = 16;
@@ -32,6 +34,13 @@ pub struct SeededScheduler {
     hold_points_most: u64,
     points: u64,
     held_until: BTreeMap<usize, u64>,
+    /// Of 1,024 threads that let another one go on which waited for them, how many are held up there,
+    /// as one is that the kernel takes the processor from for whom it wakes.
+    give_way: u64,
+    /// Who was woken so, and goes on undisturbed until then.
+    slice: Option<(TaskId, u64)>,
+    /// Who could go on at the point before this one.
+    awake_before: Vec<TaskId>,
 }
 
 impl SeededScheduler {
@@ -42,11 +51,15 @@ impl SeededScheduler {
         let stay = [0, 512, 900, 1000, 1015][random.index(5)];
         let hold = match Plot::of(seed) {
             // Two long halts at the right places are what it takes.
-            Plot::Cuts => [64, 256][random.index(2)],
+            Plot::Cuts(_) => [64, 256][random.index(2)],
             Plot::Changes(_) => [16, 64, 256][random.index(3)],
             Plot::Everything | Plot::Moves | Plot::Hangs | Plot::Flushes(_) | Plot::Places => {
                 [0, 4, 16, 64][random.index(4)]
             }
+        };
+        let give_way = match Plot::of(seed) {
+            Plot::Cuts(Cutting::AfterSync) => [128, 256, 512][random.index(3)],
+            _ => 0,
         };
         let hold_points_most = [200, 2_000, 20_000][random.index(3)];
         Self {
@@ -59,6 +72,9 @@ impl SeededScheduler {
             hold_points_most,
             points: 0,
             held_until: BTreeMap::new(),
+            give_way,
+            awake_before: Vec::new(),
+            slice: None,
         }
     }
 }
@@ -67,6 +83,27 @@ impl SeededScheduler {
     fn is_free(&self, task: TaskId) -> bool {
         let until = self.held_until.get(&usize::from(task));
         until.is_none_or(|until| *until <= self.points)
+    }
+
+    /// Who waited for the current thread until now, and goes on in its place for a while.
+    fn preempting(&mut self, current: Option<TaskId>, awake: &[TaskId]) -> Option<TaskId> {
+        if self.give_way == 0 {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.awake_before, awake.to_vec());
+        let woken: Vec<TaskId> = (awake.iter().copied())
+            .filter(|id| !before.contains(id) && Some(*id) != current)
+            .collect();
+        let current = current.filter(|_| !woken.is_empty())?;
+        if self.random.below(1024) >= self.give_way {
+            return None;
+        }
+        let next = woken[self.random.index(woken.len())];
+        let until = self.points + 1 + self.random.below(self.hold_points_most);
+        self.held_until.insert(usize::from(current), until);
+        self.held_until.remove(&usize::from(next));
+        self.slice = Some((next, until));
+        Some(next)
     }
 
     /// Those that wait for no time, which passes where there are none, and at times where all of them
@@ -115,6 +152,17 @@ impl Scheduler for SeededScheduler {
         self.points += 1;
         let now = self.points;
         let current = current.filter(|id| awake.contains(id));
+        if let Some(next) = self.preempting(current, &awake) {
+            return Some(next);
+        }
+        if let Some(id) = current
+            && !is_yielding
+            && self
+                .slice
+                .is_some_and(|(of, until)| of == id && now < until)
+        {
+            return Some(id);
+        }
         if let Some(id) = current
             && self.random.below(4096) < self.hold
         {

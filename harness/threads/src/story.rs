@@ -9,6 +9,7 @@
 
 mod breaking;
 mod changing;
+mod cutting;
 mod ending;
 mod flushing;
 mod hanging;
@@ -32,6 +33,7 @@ use crate::faults::Faults;
 use crate::history::History;
 use crate::watch::Watch;
 use changing::Changing;
+pub use cutting::Cutting;
 use flushing::Flushing;
 
 /// What a run is about. Most have a bit of everything; some have what meets too seldom by itself.
@@ -41,7 +43,7 @@ pub enum Plot {
     /// Copies move to disks that blink.
     Moves,
     /// A disk goes in the midst of syncs, and soon after it the power.
-    Cuts,
+    Cuts(Cutting),
     /// Disks keep silent: the only runs in which time passes by itself.
     Hangs,
     /// Disks fail flushes and serve on.
@@ -57,7 +59,7 @@ impl Plot {
     pub const fn of(seed: u64) -> Self {
         match seed % 16 {
             2 | 6 | 10 => Self::Moves,
-            0 | 4 | 8 => Self::Cuts,
+            0 | 4 | 8 => Self::Cuts(Cutting::of(seed / 16)),
             5 | 13 => Self::Hangs,
             12 => Self::Flushes(Flushing::of(seed / 16)),
             14 => Self::Places,
@@ -70,7 +72,7 @@ impl Plot {
     const fn may_end_by_cut(self) -> bool {
         // The first has a cut of its own. After one in the second, open rows name both copies of what
         // was written there as stale, whole (docs/plan.md).
-        !matches!(self, Self::Cuts | Self::Flushes(Flushing::BesideOutage))
+        !matches!(self, Self::Cuts(_) | Self::Flushes(Flushing::BesideOutage))
     }
 
     /// Whether files get another redundancy.
@@ -114,6 +116,8 @@ pub struct Story {
     /// A disk was to be dropped: a failure group may have but one vote.
     is_smaller: AtomicBool,
     next_version: AtomicU64,
+    /// A disk went, and the power may go when something is durable.
+    is_cut_due: AtomicBool,
     /// The threads with an end of their own have ended: the others may.
     is_over: AtomicBool,
 }
@@ -167,6 +171,7 @@ impl Story {
             image: Arc::default(),
             is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(1),
+            is_cut_due: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
@@ -292,8 +297,10 @@ impl Cast<'_> {
         let plot = self.story.plot;
         let writers_count = match plot {
             Plot::Moves => 1,
+            // It has its own.
+            Plot::Cuts(Cutting::AfterSync) => 0,
             Plot::Everything
-            | Plot::Cuts
+            | Plot::Cuts(_)
             | Plot::Hangs
             | Plot::Flushes(_)
             | Plot::Places
@@ -321,7 +328,14 @@ impl Cast<'_> {
         let mut threads = Vec::new();
         match self.story.plot {
             Plot::Moves => threads.push(self.start(10, Story::blink_where_copies_come)),
-            Plot::Cuts => threads.push(self.start(10, Story::lose_a_disk_and_the_power)),
+            Plot::Cuts(Cutting::AfterOutage) => {
+                threads.push(self.start(10, Story::lose_a_disk_and_the_power));
+            }
+            Plot::Cuts(Cutting::AfterSync) => {
+                threads.push(self.start(10, Story::lose_a_disk_before_syncs));
+                let others = 5..8 + random.below(2);
+                threads.extend(others.map(|of| self.start(of, Story::write_and_sync_late)));
+            }
             Plot::Flushes(_) => threads.push(self.start(10, Story::fail_flushes)),
             Plot::Changes(changing) => threads.extend(self.start_changes(changing, random)),
             Plot::Places => {
@@ -436,6 +450,7 @@ impl Story {
             image: Arc::clone(&self.image),
             is_smaller: AtomicBool::new(false),
             next_version: AtomicU64::new(self.next_version.load(Ordering::Relaxed)),
+            is_cut_due: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         })
     }

@@ -4,9 +4,11 @@
 //! for less or more time than the engine waits. What was given up may reach the disk at any moment
 //! until it answers again, and the disk may lose its power instead.
 
+use std::sync::Arc;
+
 use spindle_base::{FileId, Redundancy, Striping};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, SeededRandom};
-use spindle_group::{Group, Layout};
+use spindle_group::{File, Group, Layout};
 
 use super::{Story, Subject};
 use crate::disks::IO_DEADLINE_MS;
@@ -158,30 +160,43 @@ impl Story {
             if !self.goes_on() {
                 return;
             }
-            let subject = Subject {
-                id: FileId(NEWCOMER + number),
-                is_mirrored: true,
-            };
-            let layout = Layout {
-                redundancy: Redundancy::Normal,
-                striping: Striping::Coarse,
-            };
-            let created = self.in_time("a file's making", || {
-                let change = group.change();
-                group.create_file(&change, subject.id, layout)
-            });
-            let Some(file) = self.judge("a file's making", created) else {
+            let Some((subject, file)) = self.make_new(group, number) else {
                 return;
             };
-            self.history.create(subject.id, 2);
             self.write_once(group, subject, &file, &mut random);
-            let begun = self.history.tick();
-            let answer = self.in_time("a sync", || group.sync_file(&file, true));
-            self.history.end_sync(subject.id, begun, answer.is_ok());
-            if self.judge("a sync", answer).is_some() {
-                self.newcomers().push(subject);
-            }
+            self.sync_new(group, subject, &file);
             self.read_once(group, subject, &file, &mut random);
         }
+    }
+
+    /// A file comes.
+    pub(super) fn make_new(&self, group: &Group, number: u64) -> Option<(Subject, Arc<File>)> {
+        let subject = Subject {
+            id: FileId(NEWCOMER + number),
+            is_mirrored: true,
+        };
+        let layout = Layout {
+            redundancy: Redundancy::Normal,
+            striping: Striping::Coarse,
+        };
+        let created = self.in_time("a file's making", || {
+            let change = group.change();
+            group.create_file(&change, subject.id, layout)
+        });
+        let file = self.judge("a file's making", created)?;
+        self.history.create(subject.id, 2);
+        Some((subject, file))
+    }
+
+    /// Whether a file that came is durable from here on.
+    pub(super) fn sync_new(&self, group: &Group, subject: Subject, file: &File) -> bool {
+        let begun = self.history.tick();
+        let answer = self.in_time("a sync", || group.sync_file(file, true));
+        self.history.end_sync(subject.id, begun, answer.is_ok());
+        let is_durable = self.judge("a sync", answer).is_some();
+        if is_durable {
+            self.newcomers().push(subject);
+        }
+        is_durable
     }
 }

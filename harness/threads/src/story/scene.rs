@@ -8,6 +8,7 @@ use spindle_base::{
 use spindle_device::{DiskSlot, Disks, SeededRandom, SimulatedDisks};
 use spindle_group::{Group, GroupError, Layout, NewDisk, NewGroup, Opener};
 
+use super::cutting::Cutting;
 use super::{Plot, Story, Subject};
 
 /// The size of every disk.
@@ -83,10 +84,12 @@ pub fn open(
 impl Story {
     /// Some files, with something in them that is durable.
     pub fn make_files(&mut self, group: &Group, random: &mut SeededRandom) {
-        let count = 1 + random.below(3);
+        // Where all that is there has to be new, and many maps have to change.
+        let is_empty = self.plot == Plot::Cuts(Cutting::AfterSync);
+        let count = 1 + random.below(if is_empty { 8 } else { 3 });
         for number in 0..count {
             let id = FileId(100 + number);
-            let redundancy = if number > 0 && random.chance(1, 2) {
+            let redundancy = if number > 0 && !is_empty && random.chance(1, 2) {
                 Redundancy::External
             } else {
                 self.plot.redundancy()
@@ -104,7 +107,8 @@ impl Story {
             self.history.create(id, 1 + usize::from(is_mirrored));
             let subject = Subject { id, is_mirrored };
             self.files.push(subject);
-            for _ in 0..random.below(4) {
+            let writes = if is_empty { 0 } else { random.below(4) };
+            for _ in 0..writes {
                 self.write_once(group, subject, &file, random);
             }
             if matches!(self.plot, Plot::Moves | Plot::Changes(_)) {

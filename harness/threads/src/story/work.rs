@@ -59,7 +59,9 @@ impl Story {
             };
             let which = match self.plot {
                 // Mostly writes and syncs.
-                Plot::Cuts | Plot::Flushes(_) => [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)],
+                Plot::Cuts(_) | Plot::Flushes(_) => {
+                    [0, 0, 0, 0, 0, 6, 6, 6, 8, 5][random.index(10)]
+                }
                 Plot::Changes(Changing::Redundancy) => {
                     [0, 0, 0, 0, 0, 5, 5, 9, 9, 6][random.index(10)]
                 }
@@ -92,7 +94,7 @@ impl Story {
         random: &mut SeededRandom,
     ) {
         let mut place = self.place(random);
-        if self.plot == Plot::Cuts && random.chance(3, 4) {
+        if self.is_written_anew(random) {
             // Nobody has written there yet: what tells that it holds data becomes durable later.
             let first = self.next_version.load(Ordering::Relaxed) * 6;
             place = (first, first + 1 + random.below(5));
@@ -198,11 +200,20 @@ impl Story {
         self.judge_of(subject, what, answer);
     }
 
-    fn sync_once(&self, group: &Group, subject: Subject, file: &File, random: &mut SeededRandom) {
+    pub(super) fn sync_once(
+        &self,
+        group: &Group,
+        subject: Subject,
+        file: &File,
+        random: &mut SeededRandom,
+    ) {
         let begun = self.history.tick();
         let metadata = random.chance(1, 2);
         let answer = self.in_time("a sync", || group.sync_file(file, metadata));
         self.history.end_sync(subject.id, begun, answer.is_ok());
+        if answer.is_ok() {
+            self.cut_when_durable(random);
+        }
         self.judge_of(subject, "a sync", answer);
     }
 
@@ -253,7 +264,9 @@ impl Story {
             }
             let now_ms = self.later_ms(1 + random.below(4000));
             let answer = self.in_time("a step", || group.step(now_ms));
-            self.judge_work(group, "a step", answer);
+            if self.judge_work(group, "a step", answer) == Some(true) {
+                self.cut_when_durable(&mut random);
+            }
             if self.clock.is_simulated() {
                 let answer = self.in_time("a heartbeat", || group.heartbeat(now_ms / 1000));
                 self.judge("a heartbeat", answer);
@@ -321,27 +334,6 @@ impl Story {
                 return;
             }
         }
-    }
-
-    /// A disk loses its power, and soon all do.
-    pub fn lose_a_disk_and_the_power(&self, group: &Group, of: u64) {
-        let mut random = self.random(of);
-        let most = [50, 300][random.index(2)];
-        for _ in 0..random.below(most) {
-            spindle_sync::point();
-        }
-        let candidates = self.fallible();
-        let slot = candidates[random.index(candidates.len())];
-        self.history
-            .note(|| format!("slot {} loses its power", slot.0));
-        self.disks.vanish(slot);
-        self.history.outage();
-        self.wait_until_noticed(group, slot);
-        let most = [6, 20, 60][random.index(3)];
-        let requests = 1 + random.below(most);
-        self.history
-            .note(|| format!("all disks will lose it at request {requests} from now"));
-        self.disks.power_fails_after(requests);
     }
 
     /// A disk joins, and while it is given copies it goes and is back again and again.
