@@ -10,7 +10,7 @@
 //! flushes those that show it, which may have it from a process that was killed in the midst; where
 //! one fails that, it is written there anew.
 //! Where a voter of N that holds L proves that nothing relied on N (see `election.rs`), what N says
-//! of a disk never counted, and L alone is asked. So such a disk was put back where
+//! of a disk never counted, and L alone is asked, of disks that served before L. So such a disk was put back where
 //! - both of its slots are readable, and hold nothing as new as L; or
 //! - it votes in L and N, N is not clean, and its opener record says that the group is closed:
 //!   every voter that was there was told of the opening before the first state of that opening was
@@ -145,9 +145,13 @@ impl<'a> Past<'a> {
     /// Whether the disk serves in both states, and in all between.
     fn held_both(&self, number: DiskNumber, uuid_start: [u8; 8]) -> bool {
         self.proof.is_some_and(|proof| {
+            // Where nothing relied on N, that may be of an opening which missed a disk that serves since
+            // L: a power cut kept L from it, and the opening was broken off before it could say so.
+            let is_aside = proof.counts.epoch == proof.relied_on.epoch;
+            let since = proof.relied_on.epoch - u64::from(is_aside);
             [proof.counts, proof.relied_on]
                 .into_iter()
-                .all(|state| serves_since(state, number, uuid_start, proof.relied_on.epoch))
+                .all(|state| serves_since(state, number, uuid_start, since))
         })
     }
 
