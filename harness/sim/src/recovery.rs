@@ -98,13 +98,16 @@ impl Run {
         }
         let no_majority =
             matches!(error, FsError::Group(error) if error.kind == GroupErrorKind::NoMajority);
-        let refusal_is_right = no_majority || self.is_lost_majority(error);
+        let mut away = self.failing_slots().into_iter();
+        let is_away = away.any(|slot| self.disks.is_vanished(slot));
+        // A cut within a commit tore the first block of the catalog on every disk that answers, and a
+        // disk that has it whole went: what was written last may be there alone.
+        let misses_first_block = is_away && error.to_string().contains("the first block of it");
+        let refusal_is_right = no_majority || misses_first_block || self.is_lost_majority(error);
         if !refusal_is_right || was_forced || self.faults_count == 0 {
             return Err(violation("the group cannot be opened", error));
         }
         self.coverage.refused_openings += 1;
-        let mut away = self.failing_slots().into_iter();
-        let is_away = away.any(|slot| self.disks.is_vanished(slot));
         if !no_majority || (is_away && self.random.chance(1, 2)) {
             self.note("all disks come back");
             self.repair_disks();
