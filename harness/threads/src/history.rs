@@ -3,7 +3,8 @@
 //! Each sector of a file is a register. A write has a begin and, where it was answered, an end; so
 //! has a sync. A tick separates any two of them. From this follows, with no model of the group:
 //! - **A read** may see a write that began before the read ended, unless another one was answered
-//!   before the read began and had begun after the first was answered.
+//!   before the read began and had begun after the first was answered. What an earlier read saw has
+//!   happened: a later one does not see what was there before that.
 //! - **After a power cut** a sector may show any write, unless another one was answered before a sync
 //!   began that was answered with success, and had begun after the first was answered.
 //!
@@ -36,6 +37,16 @@ struct Write {
     begun: Tick,
     /// When it was answered with success.
     done: Option<Tick>,
+    /// It was answered with an error.
+    has_failed: bool,
+}
+
+/// What a read saw of a sector.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    version: u32,
+    begun: Tick,
+    ended: Tick,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +61,8 @@ struct FileHistory {
     copies: usize,
     writes: Vec<Write>,
     syncs: Vec<Sync>,
+    /// By block and place in it.
+    seen: BTreeMap<(u64, usize), Vec<Seen>>,
 }
 
 /// What disks that serve on dropped.
@@ -146,8 +159,12 @@ impl History {
     /// is told to this one from here on.
     pub fn fork(&self) -> Self {
         let mut state = self.state();
-        let copy = state.clone();
+        let mut copy = state.clone();
         state.is_forked = true;
+        // What was under way may be sent again, or never, whoever saw it.
+        for history in copy.files.values_mut() {
+            history.seen.clear();
+        }
         Self {
             state: Mutex::new(copy),
             told: Arc::clone(&self.told),
@@ -160,6 +177,7 @@ impl History {
         let now = self.tick();
         let mut state = self.state();
         for history in state.files.values_mut() {
+            history.seen.clear();
             let synced: Vec<bool> = (history.writes.iter())
                 .map(|write| write.begun == 0 || history.is_synced(write, now))
                 .collect();
@@ -229,11 +247,12 @@ impl History {
             end_block: u64::MAX,
             begun: 0,
             done: Some(0),
+            has_failed: false,
         };
         let history = FileHistory {
             copies,
             writes: vec![zeros],
-            syncs: Vec::new(),
+            ..FileHistory::default()
         };
         self.state().files.insert(file, history);
     }
@@ -326,6 +345,7 @@ impl History {
             end_block: blocks.1,
             begun,
             done: None,
+            has_failed: false,
         });
         writes.len() - 1
     }
@@ -336,6 +356,7 @@ impl History {
         let mut state = self.state();
         let write = &mut state.files.get_mut(&file).expect("it was created").writes[place];
         write.done = ok.then_some(now);
+        write.has_failed = !ok;
         let version = write.version;
         drop(state);
         self.note(|| format!("write {version} of {file} ended, ok: {ok}"));
@@ -367,29 +388,47 @@ impl History {
     /// Judges what a read that began at `begun` gave.
     pub fn judge_read(&self, file: FileId, first_block: u64, bytes: &[u8], begun: Tick) {
         let ended = self.tick();
+        // Whatever earlier reads saw.
+        let may_differ = self.may_have_differed_since(0);
         let mut wrong = None;
         {
-            let state = self.state();
-            let history = &state.files[&file];
+            let mut state = self.state();
             // What one copy held and lost with its disk's power may be gone until a sync tells.
-            let is_lossy = state.may_have_lost(history);
-            let is_settled = |write: &Write| match is_lossy {
-                false => write.done.is_some_and(|done| done < begun),
-                true => history.is_synced(write, begun),
-            };
+            let is_lossy = state.may_have_lost(&state.files[&file]);
+            let history = state.files.get_mut(&file).expect("it was created");
             for (block, sector, found) in sectors(file, first_block, bytes) {
+                let is_settled = |write: &Write| match is_lossy {
+                    false => write.done.is_some_and(|done| done < begun),
+                    true => history.is_synced(write, begun),
+                };
                 let may_be = |seen: &Write| {
                     seen.begun < ended && history.is_newest(seen, block, &is_settled)
                 };
                 if !history.shows(block, found, may_be) {
-                    wrong = Some((block, sector, found));
+                    wrong = Some((block, sector, found, None));
                     break;
                 }
+                let Some(version) = found.filter(|_| !is_lossy && !may_differ) else {
+                    continue;
+                };
+                let seen = Seen {
+                    version,
+                    begun,
+                    ended,
+                };
+                if let Some(newer) = history.went_back(block, sector, seen) {
+                    wrong = Some((block, sector, found, Some(newer)));
+                    break;
+                }
+                history.seen.entry((block, sector)).or_default().push(seen);
             }
         }
-        if let Some((block, sector, found)) = wrong {
+        if let Some((block, sector, found, newer)) = wrong {
+            let newer = newer.map_or(String::new(), |newer| {
+                format!(", and write {newer} had been read before")
+            });
             self.violate(format!(
-                "a read of {file} block {block} sector {sector} (ticks {begun} to {ended}) saw {}",
+                "a read of {file} block {block} sector {sector} (ticks {begun} to {ended}) saw {}{newer}",
                 words(found)
             ));
         }
@@ -518,6 +557,31 @@ impl FileHistory {
             .any(|write| write.version == version && may_be(write))
     }
 
+    /// A version that an earlier read saw and that replaced this one for certain: the write of this one was
+    /// answered before the other one began, or a read before that one had seen it.
+    fn went_back(&self, block: u64, sector: usize, now: Seen) -> Option<u32> {
+        let seen = self.seen.get(&(block, sector))?;
+        let others = (seen.iter()).filter(|other| {
+            other.version != now.version && other.version != 0 && other.ended < now.begun
+        });
+        others
+            .map(|other| (other.begun, other.version))
+            .find_map(|(begun, version)| {
+                // A write that failed may be seen or not, for ever.
+                let newer = (self.touching(block)).find(|write| write.version == version)?;
+                let mut own = (self.touching(block)).filter(|write| write.version == now.version);
+                let was_replaced =
+                    own.all(|write| write.done.is_some_and(|done| done < newer.begun));
+                let was_seen = now.version != 0
+                    && (seen.iter())
+                        .any(|first| first.version == now.version && first.ended < begun);
+                let has_failed = (self.touching(block)).any(|write| {
+                    write.has_failed && [version, now.version].contains(&write.version)
+                });
+                (!has_failed && (was_replaced || was_seen)).then_some(version)
+            })
+    }
+
     /// Whether no settled write has replaced this one for certain.
     fn is_newest(&self, seen: &Write, block: u64, is_settled: &dyn Fn(&Write) -> bool) -> bool {
         let Some(done) = seen.done else {
@@ -548,5 +612,61 @@ impl FileHistory {
             .filter(|write| self.is_synced(write, before))
             .max_by_key(|write| write.begun)
             .map(|write| write.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK_BYTES, FileId, History, fill};
+
+    const FILE: FileId = FileId(1);
+
+    fn reads(history: &History, version: u32) {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        fill(&mut bytes, FILE, 0, version);
+        let begun = history.tick();
+        history.judge_read(FILE, 0, &bytes, begun);
+    }
+
+    #[test]
+    fn a_write_under_way_that_was_read_is_not_gone_for_the_next_reader() {
+        let history = History::default();
+        history.create(FILE, 2);
+        let first = history.begin_write(FILE, (0, 1), 1);
+        reads(&history, 0);
+        reads(&history, 1);
+        assert!(history.is_clean());
+        reads(&history, 0);
+        assert!(!history.is_clean());
+        history.end_write(FILE, first, true);
+    }
+
+    #[test]
+    fn two_writes_beside_each_other_are_not_read_in_turns() {
+        let history = History::default();
+        history.create(FILE, 2);
+        let writes = [1, 2].map(|version| history.begin_write(FILE, (0, 1), version));
+        for version in [1, 2] {
+            reads(&history, version);
+        }
+        for write in writes {
+            history.end_write(FILE, write, true);
+        }
+        assert!(history.is_clean());
+        reads(&history, 1);
+        assert!(!history.is_clean());
+    }
+
+    #[test]
+    fn a_write_that_failed_may_be_read_in_turns_with_what_was_before() {
+        let history = History::default();
+        history.create(FILE, 2);
+        let write = history.begin_write(FILE, (0, 1), 1);
+        reads(&history, 1);
+        history.end_write(FILE, write, false);
+        for version in [0, 1, 0] {
+            reads(&history, version);
+        }
+        assert!(history.is_clean());
     }
 }
