@@ -217,3 +217,48 @@ fn an_upload_that_the_end_of_the_process_cuts_off_leaves_no_file() {
     place.refuse(["stat", "data:/cut"], 2, &["/cut"]);
     drop(upload);
 }
+
+/// In the order of the calls: the bytes of each file before its name, and the names at the end.
+#[test]
+fn what_was_copied_out_of_a_group_is_durable_before_it_has_its_name() {
+    if place::outcome(std::process::Command::new("strace").arg("-V")).code != 0 {
+        println!("skipped: strace is not installed");
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    std::fs::write(place.path("source"), b"contents").unwrap();
+    place.tell(["cp", &place.text("source"), "data:/file"]);
+    let trace = place.text("trace");
+    let copy = place.command(["cp", "data:/file", &place.text("copy")]);
+    let mut traced = std::process::Command::new("strace");
+    traced.args([
+        "-f",
+        "-y",
+        "-o",
+        &trace,
+        "-e",
+        "trace=fsync,renameat,renameat2",
+    ]);
+    traced.arg(copy.get_program()).args(copy.get_args());
+    for (name, value) in copy.get_envs() {
+        traced.env(name, value.unwrap_or_default());
+    }
+    let copied = place::outcome(&mut traced);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    assert_eq!(std::fs::read(place.path("copy")).unwrap(), b"contents");
+    let calls = std::fs::read_to_string(&trace).unwrap();
+    let of_it: Vec<&str> = calls
+        .lines()
+        .filter(|line| line.contains("fsync(") || line.contains("\"copy\""))
+        .collect();
+    let [bytes, name, directory] = of_it[..] else {
+        panic!("{calls}");
+    };
+    assert!(
+        bytes.contains("fsync(") && bytes.contains(".copy.spindle-"),
+        "{calls}"
+    );
+    assert!(name.contains("renameat"), "{calls}");
+    assert!(directory.contains("fsync("), "{calls}");
+}

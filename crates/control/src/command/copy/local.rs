@@ -4,12 +4,14 @@
 //! again once it is open: a pipe that came in a file's place is never waited for. Bits that let a
 //! program run as its owner are set only on files whose owner and group are the wanted ones.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, openat,
@@ -26,6 +28,8 @@ use crate::api::view::{FileReport, MapReport, TimeReport, UsageReport};
 const HOLE_BYTES: usize = 64 << 10;
 /// So many links lead to a descriptor at most: `/dev/stdout` is one.
 const DESCRIPTOR_LINKS_MOST: usize = 8;
+/// Names that are tried for a file beside its place.
+const NAMES_MOST: u32 = 1000;
 /// Set-user-id and set-group-id.
 const SET_ID_BITS: u32 = 0o6000;
 
@@ -36,6 +40,8 @@ pub struct LocalFiles {
     /// Set owners and times as the copy says.
     preserve: bool,
     place: Place,
+    /// The directories that have new names, each with one of these.
+    changed: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
 fn kind_name(kind: FileType) -> &'static str {
@@ -92,6 +98,14 @@ impl LocalFiles {
         Self {
             preserve,
             place: Place::new(path),
+            changed: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    fn note_name(&self, path: &Path) {
+        if let Some(parent) = path.parent() {
+            let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            changed.insert(parent.to_owned(), path.to_owned());
         }
     }
 
@@ -284,8 +298,10 @@ impl Files for LocalFiles {
 
     fn write_from(&self, path: &Path, new: NewEntry, input: &mut dyn Read) -> ControlResult<u64> {
         if let Some(mut device) = self.named_device(path)? {
-            return std::io::copy(input, &mut device)
-                .map_err(|error| ControlError::io("write", path.display(), &error));
+            let total = std::io::copy(input, &mut device)
+                .map_err(|error| ControlError::io("write", path.display(), &error))?;
+            make_durable(&device, path)?;
+            return Ok(total);
         }
         let (directory, name) = self.place.entry(path)?;
         let there = stat_entry(&directory, &name, path)?;
@@ -299,7 +315,11 @@ impl Files for LocalFiles {
         let total = write_with_holes(&passing.file, input)
             .map_err(|error| ControlError::io("write", path.display(), &error))?;
         self.finish(&passing.file, path, new, Mode::empty())?;
+        // Before it replaces what has the name now: a file system may refuse what it took, or keep the
+        // new name over a power cut and not the bytes.
+        make_durable(&passing.file, path)?;
         passing.rename_to(&name, path)?;
+        self.note_name(path);
         Ok(total)
     }
 
@@ -320,6 +340,7 @@ impl Files for LocalFiles {
             }
             Err(error) => return Err(ControlError::io("make", path.display(), &error.into())),
         }
+        self.note_name(path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = openat(&directory, &name, flags, Mode::empty())
             .map_err(|error| ControlError::io("finish", path.display(), &error.into()))?;
@@ -343,6 +364,7 @@ impl Files for LocalFiles {
             unlinkat(&directory, &name, AtFlags::empty()).map_err(|e| fail("replace", e))?;
         }
         symlinkat(target, &directory, &name).map_err(|error| fail("make the link", error))?;
+        self.note_name(path);
         if self.preserve {
             let (user, group) = owner_of(new);
             let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -355,7 +377,29 @@ impl Files for LocalFiles {
     }
 
     fn sync(&self) -> ControlResult<()> {
+        let changed =
+            std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for (parent, entry) in changed {
+            let (directory, _) = self.place.entry(&entry)?;
+            match openat(&directory, ".", flags, Mode::empty()) {
+                Ok(open) => make_durable(open, &parent)?,
+                // Names may be made there by who must not read them.
+                Err(Errno::ACCESS) => {}
+                Err(error) => {
+                    return Err(ControlError::io("sync", parent.display(), &error.into()));
+                }
+            }
+        }
         Ok(())
+    }
+}
+
+/// What was written stays over a power cut, as far as it can: a pipe or a terminal keeps nothing.
+fn make_durable(written: impl AsFd, path: &Path) -> ControlResult<()> {
+    match rustix::fs::fsync(written) {
+        Ok(()) | Err(Errno::INVAL | Errno::ROFS | Errno::NOTSUP) => Ok(()),
+        Err(error) => Err(ControlError::io("sync", path.display(), &error.into())),
     }
 }
 
@@ -377,16 +421,25 @@ struct Passing {
 impl Passing {
     fn create(directory: OwnedFd, name: &OsStr, path: &Path) -> ControlResult<Self> {
         let short: String = name.to_string_lossy().chars().take(60).collect();
-        let beside = OsString::from(format!(".{short}.spindle-{}", std::process::id()));
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&directory, &beside, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| ControlError::io("make", path.display(), &error.into()))?;
-        Ok(Self {
-            file: File::from(file),
-            directory,
-            name: Some(beside),
-        })
+        let mut number = 0;
+        loop {
+            // A copy that was killed leaves its file, and the next process may have its number.
+            let own = std::process::id();
+            let beside = OsString::from(format!(".{short}.spindle-{own}-{number}"));
+            match openat(&directory, &beside, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => {
+                    return Ok(Self {
+                        file: File::from(file),
+                        directory,
+                        name: Some(beside),
+                    });
+                }
+                Err(Errno::EXIST) if number < NAMES_MOST => number += 1,
+                Err(error) => return Err(ControlError::io("make", path.display(), &error.into())),
+            }
+        }
     }
 
     fn rename_to(mut self, name: &OsStr, path: &Path) -> ControlResult<()> {
