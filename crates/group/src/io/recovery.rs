@@ -60,7 +60,7 @@ impl Core {
     /// opening does.
     fn compare_blocks(&self, ranges: &[(FileId, u64, u64)]) -> Result<(), GroupError> {
         for (id, first, end) in ranges {
-            let Some(file) = self.file(*id) else {
+            let Some(file) = self.file(*id).filter(|file| file.is_mirrored()) else {
                 continue;
             };
             let blocks = (*first, *end);

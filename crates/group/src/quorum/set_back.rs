@@ -10,7 +10,8 @@
 //! flushes those that show it, which may have it from a process that was killed in the midst; where
 //! one fails that, it is written there anew.
 //! Where a voter of N that holds L proves that nothing relied on N (see `election.rs`), what N says
-//! of a disk never counted, and L alone is asked, of disks that served before L. So such a disk was put back where
+//! of a disk never counted, and L alone is asked, of disks that served before L. So such a disk was
+//! put back where
 //! - both of its slots are readable, and hold nothing as new as L; or
 //! - it votes in L and N, N is not clean, and its opener record says that the group is closed:
 //!   every voter that was there was told of the opening before the first state of that opening was

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_base::FileId;
-use spindle_device::{DiskSlot, Disks, SharedMemory};
+use spindle_device::{DiskSlot, Disks};
 use spindle_group::KeptJournal;
 
 use super::owed::KilledBefore;
@@ -16,12 +16,7 @@ use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, resync};
 fn a_copy_that_a_takeover_made_equal_stays_equal_though_its_disk_blinks() {
     for has_it in [0, 1] {
         let scene = Scene::mirrored(41);
-        let length_bytes = KeptJournal::length_bytes(1 << 20);
-        let memory = SharedMemory::create("journal", length_bytes).unwrap();
-        let journal = KeptJournal::new(memory).unwrap();
-        let disks = Arc::new(KilledBefore::new(&scene, &journal));
-        let group = take_over(&scene, &journal, Arc::clone(&disks) as Arc<dyn Disks>).unwrap();
-        group.begin_journal().unwrap();
+        let (disks, group) = KilledBefore::open(&scene);
         let file = create(&group, 10, NORMAL);
         for seed in [1, 2] {
             group.write(&file, 0, &pattern(seed, 1 << 20)).unwrap();

@@ -251,7 +251,18 @@ pub(super) struct KilledBefore {
 }
 
 impl KilledBefore {
-    pub(super) fn new(scene: &Scene, journal: &KeptJournal) -> Self {
+    /// A group over them, which serves with a journal that is copied quickly.
+    pub(super) fn open(scene: &Scene) -> (Arc<Self>, Group) {
+        let length_bytes = KeptJournal::length_bytes(1 << 20);
+        let memory = SharedMemory::create("journal", length_bytes).unwrap();
+        let journal = KeptJournal::new(memory).unwrap();
+        let disks = Arc::new(Self::new(scene, &journal));
+        let group = take_over(scene, &journal, Arc::clone(&disks) as Arc<dyn Disks>).unwrap();
+        group.begin_journal().unwrap();
+        (disks, group)
+    }
+
+    fn new(scene: &Scene, journal: &KeptJournal) -> Self {
         let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
         Self {
             disks: Arc::clone(&scene.disks),
@@ -293,10 +304,8 @@ impl KilledBefore {
 
 impl Disks for KilledBefore {
     fn run(&self, batch: &mut [Request<'_>]) {
-        if batch.iter().any(|request| self.is_last_write(request)) {
-            let last = batch.iter_mut().find(|request| self.is_last_write(request));
-            last.into_iter()
-                .for_each(|last| self.disks.run(std::slice::from_mut(last)));
+        if let Some(last) = batch.iter_mut().find(|request| self.is_last_write(request)) {
+            self.disks.run(std::slice::from_mut(last));
             *self.left.lock().unwrap() = Some(0);
         }
         for request in batch {
@@ -346,12 +355,7 @@ impl Disks for KilledBefore {
 fn what_is_owed_when_a_group_is_handed_over_is_told_wherever_a_kill_ends_that() {
     for requests in 0.. {
         let scene = Scene::new(23, Redundancy::External, FOUR);
-        let length_bytes = KeptJournal::length_bytes(1 << 20);
-        let memory = SharedMemory::create("journal", length_bytes).unwrap();
-        let journal = KeptJournal::new(memory).unwrap();
-        let disks = Arc::new(KilledBefore::new(&scene, &journal));
-        let group = take_over(&scene, &journal, Arc::clone(&disks) as Arc<dyn Disks>).unwrap();
-        group.begin_journal().unwrap();
+        let (disks, group) = KilledBefore::open(&scene);
         let file = create(&group, 10, EXTERNAL);
         group.write(&file, 0, &pattern(1, 4096)).unwrap();
         group.sync().unwrap();
