@@ -123,11 +123,36 @@ impl Placement {
         if wanted == 0 {
             return None;
         }
-        let must = self.group_that_must(space, wanted, reserve_aus);
         let take = |candidate: usize| {
             let disk = self.candidates[candidate].number;
             space.allocate(disk, class, reserve_aus(disk))
         };
+        let give_back = |candidate: usize, start_block: u64| {
+            space.give_back(Run {
+                disk: self.candidates[candidate].number,
+                start_block,
+                class,
+            });
+        };
+        let must = self.group_that_must(space, wanted, reserve_aus);
+        let chosen = self
+            .choose((file, index), wanted, must, &take, &give_back)
+            // It has the most room, and none that fits.
+            .or_else(|| {
+                must.and_then(|_| self.choose((file, index), wanted, None, &take, &give_back))
+            })?;
+        Some(self.extent(&chosen, copies, class))
+    }
+
+    /// Takes runs in `wanted` failure groups, one of them `must`; `None` where they are not to be had.
+    fn choose(
+        &self,
+        (file, index): (FileId, u32),
+        wanted: usize,
+        must: Option<u16>,
+        take: &dyn Fn(usize) -> Option<u64>,
+        give_back: &dyn Fn(usize, u64),
+    ) -> Option<Chosen> {
         let rotation = self.first.get();
         let place = mix(file.0) % rotation.len_u64() + u64::from(index);
         let mut tried: SmallVec<[bool; 32]> = SmallVec::from_elem(false, self.candidates.len());
@@ -138,16 +163,12 @@ impl Placement {
             }
             let Some(start) = take(first) else { continue };
             let mut chosen: Chosen = SmallVec::from_slice(&[(first, start)]);
-            self.add_others(&mut chosen, wanted, must, file, turn, &take);
+            self.add_others(&mut chosen, wanted, must, file, turn, take);
             if chosen.len() == wanted {
-                return Some(self.extent(&chosen, copies, class));
+                return Some(chosen);
             }
             for (candidate, start_block) in chosen {
-                space.give_back(Run {
-                    disk: self.candidates[candidate].number,
-                    start_block,
-                    class,
-                });
+                give_back(candidate, start_block);
             }
         }
         None
@@ -179,7 +200,7 @@ impl Placement {
             }
         }
         let (group, most) = groups.into_iter().max_by_key(|(_, sum)| *sum)?;
-        (most * wanted as u64 >= total).then_some(group)
+        (most > 0 && most * wanted as u64 >= total).then_some(group)
     }
 
     fn add_others(

@@ -52,7 +52,7 @@ use spindle_base::{DiskNumber, Uuid};
 use spindle_catalog::{CatalogError, Journals, Region};
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 use spindle_extent::space::Space;
-use spindle_format::{AuRun, JOURNAL_BYTES, SUMS_PER_BLOCK, block_sum};
+use spindle_format::{AuRun, JOURNAL_BYTES, Replica, SUMS_PER_BLOCK, block_sum};
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
 use crate::error::GroupError;
@@ -130,6 +130,12 @@ impl ReplicatedRegion {
             return Err(failed("written", format!("disk {title}: {why}")));
         }
         Ok(region)
+    }
+
+    /// The AUs of each replica while none of them grows: also what was being taken when this was asked.
+    pub fn runs_at_rest(&self) -> Vec<Replica> {
+        let _gate = self.gate.lock();
+        self.membership.catalog_runs()
     }
 
     fn over(membership: Arc<Membership>, map: Map) -> Self {

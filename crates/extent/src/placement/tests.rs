@@ -1,7 +1,7 @@
 use spindle_base::{AuSize, DiskNumber, FileId};
 
 use super::{Candidate, Placement};
-use crate::space::Space;
+use crate::space::{Run, Space};
 
 const CLASS: u8 = 8;
 
@@ -128,6 +128,40 @@ fn with_one_failure_group_left_the_other_copies_are_entered_as_missing() {
         .allocate(&space, FileId(1), 0, 2, CLASS, &|_| 0)
         .unwrap();
     assert!(extent.copies()[0].is_present() && extent.copies()[1].is_missing());
+}
+
+#[test]
+fn a_small_extent_finds_room_in_shared_aus_where_no_disk_has_a_free_one() {
+    let (placement, space) = placement(&[(0, 10), (1, 10), (2, 10)]);
+    for disk in (0..3).map(DiskNumber) {
+        let last = u64::from(disk.0 < 2);
+        for _ in last..10 {
+            space.allocate(disk, CLASS, 0).unwrap();
+        }
+        if disk.0 < 2 {
+            space.allocate(disk, 0, 0).unwrap();
+        }
+    }
+    let extent = placement.allocate(&space, FileId(1), 0, 2, 0, &|_| 0);
+    let disks = extent.map(|extent| extent.present().map(|copy| copy.disk().0).sum());
+    assert_eq!(disks, Some(1), "on disks 0 and 1");
+}
+
+#[test]
+fn the_failure_group_with_the_most_room_is_done_without_where_nothing_there_fits() {
+    let (placement, space) = placement(&[(0, 40), (1, 4), (2, 4)]);
+    let first = DiskNumber(0);
+    let aus: Vec<u64> = std::iter::from_fn(|| space.allocate(first, CLASS, 0)).collect();
+    for start_block in aus.into_iter().step_by(2) {
+        space.give_back(Run {
+            disk: first,
+            start_block,
+            class: CLASS,
+        });
+    }
+    let extent = placement.allocate(&space, FileId(1), 0, 2, CLASS + 2, &|_| 0);
+    let disks = extent.map(|extent| extent.present().map(|copy| copy.disk().0).sum());
+    assert_eq!(disks, Some(3), "on disks 1 and 2");
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct Relocation {
     moved: Move,
     ticket: Ticket,
     run: Run,
+    /// The run was noted as bad: who forgets such runs gives it back.
+    is_run_noted: bool,
     /// The target and the disks that have copies, as they were when it began. A target that went
     /// has lost what no flush covered of the pieces, and what was read from a source that went
     /// may be older than what it had.
@@ -146,6 +148,7 @@ impl Group {
             moved: *moved,
             ticket,
             run,
+            is_run_noted: false,
             lives,
             unannounced,
             done_blocks: 0,
@@ -183,7 +186,9 @@ impl Group {
     pub(crate) fn abandon_relocation(&self, relocation: &Relocation) {
         let index = relocation.moved.index;
         relocation.file.moving.end(index, relocation.ticket);
-        self.give_run_back(relocation.run);
+        if !relocation.is_run_noted {
+            self.give_run_back(relocation.run);
+        }
     }
 
     /// Takes a run that no map names yet. A check sees it both taken and under way, or neither.
@@ -201,9 +206,6 @@ impl Group {
 
     fn give_run_back(&self, run: Run) {
         let _change = self.change_inside();
-        if self.bad_runs.has(&run) {
-            return;
-        }
         self.forget_underway(run);
         self.space.give_back(run);
     }
@@ -441,7 +443,7 @@ impl Group {
             self.background.count_own(1);
             let [request] = batch;
             if let Err(error) = request.result {
-                return self.target_failed(run, &error).map(|()| false);
+                return self.target_failed(relocation, &error).map(|()| false);
             }
             let copied = from..from + blocks;
             relocation.lacking.retain(|block| !copied.contains(block));
@@ -526,21 +528,28 @@ impl Group {
 
     /// A target that cannot be written is treated like any disk that fails a write; where the group
     /// cannot do without it, it is only left alone. Nobody waits for this write.
-    fn target_failed(&self, run: Run, error: &DeviceError) -> Result<(), GroupError> {
+    fn target_failed(
+        &self,
+        relocation: &mut Relocation,
+        error: &DeviceError,
+    ) -> Result<(), GroupError> {
+        let run = relocation.run;
         let is_external = self.membership.redundancy().copies() == 1;
         if !is_external && !self.bears_failed_copy(run.disk, error) {
             return self.take_offline(&[run.disk], &error.to_string());
         }
         if error.kind == DeviceErrorKind::Medium && self.bad_runs.may_note(run.disk) {
-            self.note_bad_target(run, error);
+            self.note_bad_target(relocation, error);
         }
         Ok(())
     }
 
     /// The run takes no copy: it is never given out again, and the next plan finds another one.
-    fn note_bad_target(&self, run: Run, error: &DeviceError) {
+    fn note_bad_target(&self, relocation: &mut Relocation, error: &DeviceError) {
+        let run = relocation.run;
         {
             let _change = self.change_inside();
+            relocation.is_run_noted = true;
             self.forget_underway(run);
             self.bad_runs.note(run, |edit| {
                 self.catalog.apply(edit);

@@ -305,6 +305,15 @@ impl Group {
         // What a disk lost before it was looked at is stale there from here on.
         self.notice_offline();
         let kept = self.copies_to_keep(file, &extent, wanted, (first, end));
+        // Of a copy that serves, blocks would be given up that can be read, for one that is away.
+        let serves = |copy: &ExtentCopy| self.disks.slot_of(*copy).is_some();
+        if !kept.iter().all(serves)
+            && extent
+                .present()
+                .any(|copy| !kept.contains(&copy) && serves(&copy))
+        {
+            return Ok(Surplus::Needed);
+        }
         // What stays has perhaps just been copied from what goes.
         if !self.have_everything(file, &file.map.read(), index, &kept) {
             return Ok(Surplus::Needed);

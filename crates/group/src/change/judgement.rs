@@ -9,7 +9,7 @@ use spindle_base::{
 };
 use spindle_extent::capacity;
 use spindle_extent::space::Space;
-use spindle_format::{DiskStatus, resized_aus, usable_aus};
+use spindle_format::{DiskStatus, Replica, resized_aus, usable_aus};
 
 use crate::background::Group;
 use crate::change::{DiskChanges, refusal};
@@ -315,7 +315,7 @@ impl Group {
                 ),
             ));
         }
-        self.refuse_catalog_behind(number, &name, aus)?;
+        self.refuse_catalog_behind(number, aus, self.membership.catalog_runs())?;
         judged.sizes_aus.push((number, aus));
         judged.sizes_before_aus.push(before);
         judged.asked_bytes.push(size_bytes);
@@ -326,10 +326,10 @@ impl Group {
     fn refuse_catalog_behind(
         &self,
         number: DiskNumber,
-        name: &DiskName,
         aus: u32,
+        replicas: Vec<Replica>,
     ) -> Result<(), GroupError> {
-        let behind = (self.membership.catalog_runs().into_iter())
+        let behind = (replicas.into_iter())
             .filter(|replica| replica.disk == number)
             .flat_map(|replica| replica.runs)
             .map(|run| run.start_au + run.aus)
@@ -340,8 +340,9 @@ impl Group {
             Some(end) => Err(refusal(
                 GroupErrorKind::NotEnough,
                 format!(
-                    "disk {name} cannot be cut to {aus} AUs: its replica of the catalog reaches \
-                     up to AU {end}; drop the disk and add it again with its new size"
+                    "disk {} cannot be cut to {aus} AUs: its replica of the catalog reaches up to \
+                     AU {end}; drop the disk and add it again with its new size",
+                    self.membership.disk_title(number)
                 ),
             )),
         }
@@ -512,7 +513,17 @@ impl Group {
         }
         // What was freed there is free when it is durable.
         self.commit_everything()
+            .and_then(|()| self.refuse_catalog_that_grew(judged))
             .inspect_err(|_| self.restore_ends(judged))
+    }
+
+    /// The catalog may have taken more of the disk between the judgement and its new end.
+    fn refuse_catalog_that_grew(&self, judged: &Judged) -> Result<(), GroupError> {
+        let replicas = self.region.runs_at_rest();
+        judged.shrinking().try_for_each(|(disk, size_bytes)| {
+            let aus = u32::try_from(size_bytes / judged.au_bytes).unwrap_or(u32::MAX);
+            self.refuse_catalog_behind(disk, aus, replicas.clone())
+        })
     }
 
     /// Nothing came of it: the disks end where they ended.

@@ -4,12 +4,15 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use spindle_base::{DiskNumber, FileId, Redundancy};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, Redundancy};
+use spindle_catalog::Region;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
 
 use crate::Group;
 use crate::background::planner::Move;
 use crate::background::relocation::Step;
+use crate::change::DiskChanges;
+use crate::error::GroupErrorKind;
 use crate::scene::{EXTERNAL, NORMAL, Scene, copies_on, create, pattern, read, resync, spare};
 use crate::waiting_disks::OneBatchWaits;
 
@@ -139,4 +142,32 @@ fn a_group_has_no_redundancy_before_its_copies_are_made() {
     resync(&group);
     assert_eq!(group.view().redundancy, Redundancy::Normal);
     assert!(read(&group, &file, 0, 1 << 20) == pattern(1, 1 << 20));
+}
+
+#[test]
+fn a_disk_does_not_shrink_over_what_the_catalog_took_after_it_was_judged() {
+    let scene = Scene::mirrored(52);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 20 << 20)).unwrap();
+    group.sync().unwrap();
+    let disk = DiskNumber(0);
+    let end_block = group.space.end_block(disk);
+    // A few AUs behind the last one that is in use: what comes next reaches beyond.
+    let au_blocks = (1 << 20) / BLOCK_SIZE_BYTES;
+    let is_used = |au: &u64| group.space.is_used_behind(disk, au * au_blocks);
+    let used_aus = (0..end_block / au_blocks).take_while(is_used).count() as u64;
+    let changes = DiskChanges {
+        resize: vec![(disk, (used_aus + 4) << 20)],
+        ..DiskChanges::default()
+    };
+    let judged = group.judge_changes(&changes).unwrap();
+    let more_bytes = group.region.capacity_bytes() + (8 << 20);
+    group.region.set_aside(more_bytes).unwrap();
+    let refused = group.end_shrinking(&judged).unwrap_err();
+    assert_eq!(refused.kind, GroupErrorKind::NotEnough, "{refused}");
+    assert!(refused.to_string().contains("replica of the catalog"));
+    assert_eq!(group.space.end_block(disk), end_block, "as before");
+    group.sync().unwrap();
+    assert!(read(&group, &file, 0, 20 << 20) == pattern(1, 20 << 20));
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
-use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
 use spindle_extent::map::Extent;
 use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
@@ -662,6 +662,39 @@ fn a_place_that_takes_no_copy_costs_no_disk_that_the_group_cannot_do_without() {
     assert_sound(&group);
     group.sync().unwrap();
     assert!(read(&group, &file, 0, data.len()) == data);
+}
+
+#[test]
+fn a_place_that_takes_no_copy_and_lies_behind_a_disks_new_end_is_given_back_once() {
+    let scene = Scene::new(9, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(9, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    let (_, _, moved) = move_of(&file, 1);
+    group
+        .take_offline(&[moved.from.disk()], "it failed")
+        .unwrap();
+    let mut relocation = group.begin_relocation(&moved).unwrap();
+    let run = relocation.run;
+    let error = DeviceError {
+        path: String::new(),
+        operation: "write",
+        offset_bytes: 0,
+        length_bytes: 4096,
+        kind: DeviceErrorKind::Medium,
+        errno: None,
+    };
+    group.target_failed(&mut relocation, &error).unwrap();
+    assert!(group.bad_runs.has(&run));
+    // Before the mover has given up, the disk is to end before that place.
+    let end_bytes = run.start_block * BLOCK_SIZE_BYTES;
+    group.space.end_disk(run.disk, end_bytes);
+    group.forget_bad_runs(run.disk);
+    group.abandon_relocation(&relocation);
+    group.restore_end(run.disk);
+    assert_sound(&group);
 }
 
 #[test]

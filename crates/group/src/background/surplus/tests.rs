@@ -267,6 +267,52 @@ fn a_stale_copy_whose_partner_is_away_is_not_read_as_good_after_a_conversion_and
 }
 
 #[test]
+fn a_copy_that_serves_is_not_given_back_for_one_that_is_away() {
+    let scene = Scene::new(21, Redundancy::Normal, &[(0, 96), (1, 96), (2, 96)]);
+    let group = scene.open();
+    let file = create(&group, 10, NORMAL);
+    let mut data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    resync(&group);
+    group.take_offline(&[DiskNumber(0)], "it failed").unwrap();
+    let first_bytes: Vec<u64> = (group.map(&file).iter())
+        .map(|extent| extent.offset_bytes)
+        .collect();
+    for at in &first_bytes {
+        group.write(&file, *at, &pattern(2, 4096)).unwrap();
+        let at = usize::try_from(*at).unwrap();
+        data[at..at + 4096].copy_from_slice(&pattern(2, 4096));
+    }
+    group.sync().unwrap();
+    group.return_disks(&[DiskSlot(0)]).unwrap();
+    let id = file.id;
+    group.close().unwrap();
+    drop((group, file));
+    scene.disks.vanish(DiskSlot(1));
+    let group = scene.open();
+    let file = group.file(id).unwrap();
+    let unreadable = |group: &Group, file: &File| {
+        (0..LENGTH as u64)
+            .step_by(4096)
+            .filter(|at| group.read(file, *at, &mut [0; 4096]).is_err())
+            .collect::<Vec<_>>()
+    };
+    let before = unreadable(&group, &file);
+    assert!(!before.is_empty() && before.len() <= first_bytes.len());
+    group
+        .convert_files(&[(file.id, Redundancy::External)])
+        .unwrap();
+    work(&group);
+    assert_eq!(unreadable(&group, &file), before, "the others have copies");
+    scene.disks.bring_back(DiskSlot(1));
+    group.return_disks(&[DiskSlot(1)]).unwrap();
+    resync(&group);
+    assert!(!file.map.read().has_surplus(), "it goes on by itself");
+    assert!(read(&group, &file, 0, LENGTH) == data);
+}
+
+#[test]
 fn after_a_power_cut_copies_are_equal_that_were_given_back_in_memory_alone() {
     let scene = Scene::mirrored(19);
     let group = scene.open();
