@@ -28,11 +28,13 @@ mod mixed;
 mod open;
 mod partitions;
 mod plain;
+#[cfg(any(test, feature = "simulated"))]
 mod power_cut;
 mod random;
 mod recorder;
 mod request;
 mod shared_memory;
+#[cfg(any(test, feature = "simulated"))]
 mod simulated;
 mod table;
 mod uring;
@@ -51,14 +53,16 @@ pub use open::{
 pub use partitions::{add_partition, read_partitions_anew};
 pub use plain::PlainDisks;
 pub use random::SeededRandom;
+pub use recorder::RecordedDisks;
+#[cfg(any(test, feature = "simulated"))]
 pub use recorder::{
-    Record, RecordKind, RecordLog, RecordedDisk, RecordedDisks, ReplayError, ReplaySummary,
-    Replayer,
+    Record, RecordKind, RecordLog, RecordedDisk, ReplayError, ReplaySummary, Replayer,
 };
 pub use request::{
     DeviceError, DeviceErrorKind, DiskSlot, FailureListener, Operation, Request, Work,
 };
 pub use shared_memory::{ReadOnlyMemory, SharedMemory};
+#[cfg(any(test, feature = "simulated"))]
 pub use simulated::{DiskImage, FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};

@@ -27,6 +27,9 @@
 //! A log that ends inside a record (the recording process was killed) is good up to there.
 
 mod log;
+#[cfg(any(test, feature = "simulated"))]
+mod reading;
+#[cfg(any(test, feature = "simulated"))]
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -42,7 +45,11 @@ use crate::Disks;
 use crate::request::{DiskSlot, Operation, Request};
 
 use log::RecordHead;
-pub use log::{Record, RecordKind, RecordLog, RecordedDisk};
+#[cfg(any(test, feature = "simulated"))]
+pub use log::RecordKind;
+#[cfg(any(test, feature = "simulated"))]
+pub use reading::{Record, RecordLog, RecordedDisk};
+#[cfg(any(test, feature = "simulated"))]
 pub use replay::{ReplayError, ReplaySummary, Replayer};
 
 /// What is gathered before it goes to the log file.
@@ -125,7 +132,7 @@ impl LogWriter {
         self.known.push(slot);
         let path = disks.path(slot);
         let head = RecordHead {
-            kind: RecordKind::Disk,
+            kind: log::RecordKind::Disk,
             slot,
             number: 0,
             offset_bytes: disks.size_bytes(slot),
@@ -151,9 +158,9 @@ impl<D: Disks> Disks for RecordedDisks<D> {
         for request in batch.iter() {
             let kind = match request.work.operation() {
                 Operation::Read => continue,
-                Operation::Write => RecordKind::Write,
-                Operation::WriteDurable => RecordKind::WriteDurable,
-                Operation::Flush => RecordKind::Flush,
+                Operation::Write => log::RecordKind::Write,
+                Operation::WriteDurable => log::RecordKind::WriteDurable,
+                Operation::Flush => log::RecordKind::Flush,
             };
             let data = request.work.written().unwrap_or_default();
             let head = RecordHead {
@@ -173,8 +180,8 @@ impl<D: Disks> Disks for RecordedDisks<D> {
         let recorded = batch.iter().filter(|request| !is_read(request));
         for (number, request) in (first_number..).zip(recorded) {
             let kind = match request.result {
-                Ok(()) => RecordKind::Done,
-                Err(_) => RecordKind::Failed,
+                Ok(()) => log::RecordKind::Done,
+                Err(_) => log::RecordKind::Failed,
             };
             let head = RecordHead {
                 kind,

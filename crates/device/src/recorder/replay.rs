@@ -14,7 +14,8 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use spindle_base::BLOCK_SIZE_BYTES;
 
-use super::log::{Record, RecordKind, RecordLog};
+use super::log::RecordKind;
+use super::reading::{Record, RecordLog};
 use crate::power_cut::{Fate, Mood, SECTOR_BYTES};
 use crate::random::SeededRandom;
 use crate::request::DiskSlot;
