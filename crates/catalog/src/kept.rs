@@ -57,6 +57,9 @@ pub use unwritten::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
 /// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.
 const LONG_PART: u64 = 8;
 
+/// Workers of a mount, each of which serves one request at a time, whose requests are told apart.
+pub const WORKERS_MAX: usize = REQUESTS_COUNT;
+
 /// The journal of one group. All methods may be called from many threads.
 #[derive(Debug)]
 pub struct KeptJournal {

@@ -35,7 +35,8 @@ pub use error::CatalogError;
 pub use kept::models;
 pub use kept::{
     BlockSlot, Bracket, Claim, Connection, KeptJournal, LeftBlock, LostBlock, Recovered,
-    RecoveredExtent, RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WriteUnderWay,
+    RecoveredExtent, RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WORKERS_MAX,
+    WriteUnderWay,
 };
 pub use levels::Committing;
 pub use region::{JournalCopy, Journals, Region};

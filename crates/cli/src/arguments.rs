@@ -656,7 +656,7 @@ pub struct MountArguments {
     /// Bypass the page cache for every file, not only where a template says so
     #[arg(long)]
     pub direct: bool,
-    /// Event loops; 16 where it is not given: each waits while its disks work
+    /// Event loops, 1 to 256; 16 where it is not given: each waits while its disks work
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
     #[command(flatten)]

@@ -22,6 +22,13 @@ fn a_mount_point_that_cannot_be_one_is_refused_and_the_group_is_closed_again() {
     std::fs::write(place.path("file"), b"x").unwrap();
     place.refuse(["mount", "data", "file"], 2, &["file", "not a directory"]);
     place.refuse(["mount", "data", "disks"], 2, &["disks", "not empty"]);
+    // Requests of more than that are not told apart after a kill.
+    std::fs::create_dir(place.path("empty")).unwrap();
+    for count in ["0", "257"] {
+        let workers = ["mount", "data", "empty", "--workers", count];
+        place.refuse(workers, 2, &["1 to 256 workers", count]);
+    }
+    std::fs::remove_dir(place.path("empty")).unwrap();
     assert_eq!(place.ask(["group", "show", "data"])["state"], "dismounted");
     assert!(place.contents().len() == 4);
     place.mount();

@@ -252,6 +252,9 @@ fn a_client_is_not_cut_off_unless_somebody_says_so() {
         2,
         &["is exported"],
     );
+    std::fs::write(place.path("image"), [2; 4096]).unwrap();
+    let image = ["cp", "image", "data:/disk"];
+    place.refuse(image, 2, &["data:/disk is a volume", "spindle volume drop"]);
     let shrink = ["volume", "resize", "data:/disk", "--size", "1M", "--shrink"];
     place.refuse(shrink, 2, &["is exported"]);
     assert_eq!(client.read(0, 4096), [1; 4096]);

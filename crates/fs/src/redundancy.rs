@@ -165,7 +165,7 @@ impl FileSystem {
         }
         if found {
             self.set_templates(templates)?;
-            self.core.group.sync()?;
+            self.core.group.make_durable()?;
         }
         Ok(found)
     }
@@ -260,7 +260,7 @@ impl Core {
             self.begin().rows(edit);
             *self.marks.write() = Arc::new(kept);
         }
-        self.group.sync()?;
+        self.group.make_durable()?;
         Ok(())
     }
 }

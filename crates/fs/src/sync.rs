@@ -5,7 +5,7 @@
 //! order of edits; so a new file's name is durable with its first fsync.
 
 use spindle_base::FileId;
-use spindle_group::Wish;
+use spindle_group::{ToldBefore, Wish};
 use spindle_sync::atomic::Ordering;
 
 use crate::error::FsResult;
@@ -66,7 +66,20 @@ impl FileSystem {
     /// # Errors
     /// What the group says.
     pub fn sync(&self) -> FsResult<()> {
-        let told_before = self.core.group.told();
+        self.sync_since(self.told())
+    }
+
+    /// What was told of losses until now, for [`Self::sync_since`].
+    pub fn told(&self) -> ToldBefore {
+        self.core.group.told()
+    }
+
+    /// As [`Self::sync`], for one that began earlier: what another sync was told since is told to this
+    /// one too.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub fn sync_since(&self, told_before: ToldBefore) -> FsResult<()> {
         let written = self.core.write_out_everything();
         self.core.write_dirty_nodes();
         let synced = self.core.group.sync_since(told_before);

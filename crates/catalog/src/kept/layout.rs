@@ -26,8 +26,8 @@ use spindle_device::words::{SharedMemory, Word, fence};
 
 #[cfg(not(feature = "loom"))]
 mod sizes {
-    /// Workers whose requests are told apart; with more, two share a place, and a kill may have
-    /// one of two requests done again.
+    /// Workers whose requests are told apart. With more, two would share a place, and a kill could
+    /// have one of two requests done again: a mount has no more.
     pub(crate) const REQUESTS_COUNT: usize = 256;
     /// Requests of earlier processes that are remembered: as many as can be under way, four times.
     pub(super) const DONE_COUNT: usize = 1024;

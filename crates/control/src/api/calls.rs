@@ -298,7 +298,7 @@ calls! {
         needed directory: PathBuf,
         /// bypass the page cache
         optional direct: bool,
-        /// event loops; as many as processors where not given
+        /// event loops, 1 to 256; 16 where not given
         optional workers: Option<usize>,
     }
 
@@ -390,8 +390,11 @@ calls! {
         optional modified_ns: Option<u32>,
     }
 
-    /// Makes everything durable.
-    POST "/files/sync" SyncFiles: Changes Disks Work => () {}
+    /// Makes everything durable, or one file; says of that what was lost, though another sync was told.
+    POST "/files/sync" SyncFiles: Changes Disks Work => () {
+        /// a file; one that is not there any more is no error
+        optional path: Option<PathBuf>,
+    }
 
     /// The volumes in a directory and below it.
     GET "/volumes" ListVolumes: Looks Disks Work => [VolumeReport] {

@@ -414,6 +414,12 @@ impl Files for Client {
     }
 
     fn sync(&self) -> ControlResult<()> {
-        self.ask(&SyncFiles {})
+        self.ask(&SyncFiles { path: None })
+    }
+
+    fn sync_file(&self, path: &Path) -> ControlResult<()> {
+        self.ask(&SyncFiles {
+            path: Some(path.to_owned()),
+        })
     }
 }

@@ -99,6 +99,11 @@ pub fn copy(
         }
     }
     destination.files.sync()?;
+    // What disks lost meanwhile was perhaps told to somebody else's sync of everything.
+    let steps = plans.iter().flatten();
+    for step in steps.filter(|step| step.entry.kind == "file") {
+        destination.files.sync_file(&step.to)?;
+    }
     Ok(report)
 }
 

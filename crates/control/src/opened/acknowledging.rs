@@ -68,7 +68,7 @@ impl Opened {
             .collect();
         self.keep_former_events(&events)?;
         // Answered only when it will be there after a crash: who was told "cleared" looks away.
-        self.file_system().sync()?;
+        self.file_system().make_durable()?;
         let mut kept = self.events(&EventFilter {
             after: seen,
             kinds: vec![FINDING_CLEARED.to_owned()],

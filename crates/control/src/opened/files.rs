@@ -5,10 +5,11 @@
 
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use spindle_base::FileId;
@@ -235,61 +236,105 @@ impl OpenFiles {
         )))
     }
 
-    /// Adds up everything below `id` and returns the sum; directories down to `depth` join `out`.
+    /// Adds up everything below the entry and returns the sum; directories down to `depth` join `out`.
     fn add_up(
         &self,
         path: &Path,
         attributes: &Attributes,
         depth: usize,
-        seen: &mut std::collections::BTreeSet<FileId>,
         out: &mut Vec<UsageReport>,
     ) -> ControlResult<UsageReport> {
-        let mut sum = UsageReport {
-            path: path.display().to_string(),
-            files_count: 0,
-            size_bytes: 0,
-            allocated_bytes: attributes.allocated_bytes,
-        };
+        let mut level = Level::of(path.to_owned(), attributes, depth);
         if attributes.kind != Kind::Directory {
-            sum.files_count = 1;
-            sum.size_bytes = attributes.size_bytes;
-            return Ok(sum);
+            level.sum.files_count = 1;
+            level.sum.size_bytes = attributes.size_bytes;
+            return Ok(level.sum);
         }
-        for (name, id) in self.entries(attributes.id)? {
-            // A file removed meanwhile is no error, and a second name takes no second space.
+        level.entries = self.entries(attributes.id)?.into_iter();
+        let mut seen = BTreeSet::from([attributes.id]);
+        // The directories that lead to the present one: they may lie in one another to any depth.
+        let mut above: Vec<Level> = Vec::new();
+        loop {
+            let Some((name, id)) = level.entries.next() else {
+                let Some(mut parent) = above.pop() else {
+                    return Ok(level.sum);
+                };
+                parent.sum.files_count += level.sum.files_count;
+                parent.sum.size_bytes += level.sum.size_bytes;
+                parent.sum.allocated_bytes += level.sum.allocated_bytes;
+                if parent.depth > 0 {
+                    out.push(level.sum);
+                }
+                level = parent;
+                continue;
+            };
+            // What was removed meanwhile is no error.
             let Ok(child) = self.file_system.attributes(id) else {
                 continue;
             };
-            if child.kind != Kind::Directory && child.links_count > 1 && !seen.insert(id) {
+            let is_directory = child.kind == Kind::Directory;
+            // A second name takes no second space; directories are damaged where they have one.
+            if (is_directory || child.links_count > 1) && !seen.insert(id) {
                 continue;
             }
-            let child_path = path.join(OsStr::from_bytes(&name));
-            let below = self.add_up(&child_path, &child, depth.saturating_sub(1), seen, out)?;
-            sum.files_count += below.files_count;
-            sum.size_bytes += below.size_bytes;
-            sum.allocated_bytes += below.allocated_bytes;
-            if depth > 0 && child.kind == Kind::Directory {
-                out.push(below);
+            if !is_directory {
+                level.sum.files_count += 1;
+                level.sum.size_bytes += child.size_bytes;
+                level.sum.allocated_bytes += child.allocated_bytes;
+                continue;
             }
+            let below = match level.depth {
+                0 => PathBuf::new(),
+                _ => level.path.join(OsStr::from_bytes(&name)),
+            };
+            let mut below = Level::of(below, &child, level.depth.saturating_sub(1));
+            below.entries = match self.entries(id) {
+                Err(FsError::NotFound) => continue,
+                found => found?.into_iter(),
+            };
+            above.push(std::mem::replace(&mut level, below));
         }
-        Ok(sum)
+    }
+
+    /// Refuses where a file copied here would not take the place of another file: a directory stays,
+    /// and so does a volume, whose clients would go on with a file that has no name.
+    fn refuse_irreplaceable(&self, path: &Path, parent: FileId, name: &OsStr) -> ControlResult<()> {
+        let Ok(there) = self.file_system.lookup(parent, name) else {
+            return Ok(());
+        };
+        let what = if there.kind == Kind::Directory {
+            "is a directory"
+        } else if self.is_volume(there.id)? {
+            "is a volume: write to it through its export or on a mount, or remove it with \
+             `spindle volume drop` first"
+        } else {
+            return Ok(());
+        };
+        Err(ControlError::new(
+            ControlErrorKind::Exists,
+            format!("{} {what}", self.display(path)),
+        ))
     }
 
     /// Gives the unnamed file its name, in place of a file that has it.
-    fn give_name(
-        &self,
-        id: FileId,
-        parent: FileId,
-        name: &OsStr,
-        now: Time,
-    ) -> Result<(), FsError> {
-        match self.file_system.make_link(id, parent, name, now) {
-            Err(FsError::Exists) => {}
-            other => return other.map(|_| ()),
+    fn give_name(&self, id: FileId, path: &Path, now: Time) -> ControlResult<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let fail = |error: FsError| ControlError::from(error).about(self.display(path));
+        loop {
+            match self.file_system.make_link(id, parent, name, now) {
+                Err(FsError::Exists) => {}
+                other => return other.map(|_| ()).map_err(fail),
+            }
+            self.refuse_irreplaceable(path, parent, name)?;
+            match self.replace(id, parent, name, now) {
+                // What had the name is gone.
+                Err(FsError::NotFound) => {}
+                other => return other.map_err(fail),
+            }
         }
-        if self.file_system.lookup(parent, name)?.kind == Kind::Directory {
-            return Err(FsError::IsADirectory);
-        }
+    }
+
+    fn replace(&self, id: FileId, parent: FileId, name: &OsStr, now: Time) -> Result<(), FsError> {
         let mut passing = std::ffi::OsString::from(format!(".spindle-copy-{id}-"));
         passing.push(OsStr::from_bytes(
             &name.as_bytes()[..name.as_bytes().len().min(200)],
@@ -303,6 +348,32 @@ impl OpenFiles {
             self.file_system.unlink(parent, &passing, now)?;
         }
         renamed
+    }
+}
+
+/// A directory that is being added up.
+struct Level {
+    /// Empty where nobody is told it.
+    path: PathBuf,
+    depth: usize,
+    sum: UsageReport,
+    /// What is still to be looked at.
+    entries: std::vec::IntoIter<(Vec<u8>, FileId)>,
+}
+
+impl Level {
+    fn of(path: PathBuf, attributes: &Attributes, depth: usize) -> Self {
+        Self {
+            sum: UsageReport {
+                path: path.display().to_string(),
+                files_count: 0,
+                size_bytes: 0,
+                allocated_bytes: attributes.allocated_bytes,
+            },
+            path,
+            depth,
+            entries: Vec::new().into_iter(),
+        }
     }
 }
 
@@ -402,13 +473,7 @@ impl Files for OpenFiles {
         let path = normal(path)?;
         let attributes = self.resolve(&path)?;
         let mut reports = Vec::new();
-        let sum = self.add_up(
-            &path,
-            &attributes,
-            depth,
-            &mut Default::default(),
-            &mut reports,
-        )?;
+        let sum = self.add_up(&path, &attributes, depth, &mut reports)?;
         reports.push(sum);
         Ok(reports)
     }
@@ -440,14 +505,7 @@ impl Files for OpenFiles {
     fn write_from(&self, path: &Path, new: NewEntry, input: &mut dyn Read) -> ControlResult<u64> {
         let path = normal(path)?;
         let (parent, name) = self.parent_of(&path)?;
-        if let Ok(there) = self.file_system.lookup(parent, name)
-            && there.kind == Kind::Directory
-        {
-            return Err(ControlError::new(
-                ControlErrorKind::Exists,
-                format!("{} is a directory", self.display(&path)),
-            ));
-        }
+        self.refuse_irreplaceable(&path, parent, name)?;
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
         let (attributes, handle) = self
             .file_system
@@ -475,8 +533,7 @@ impl Files for OpenFiles {
             .set_attributes(attributes.id, &change, now())
             .map_err(fail)?;
         let former = self.led_to(parent, name);
-        self.give_name(attributes.id, parent, name, now())
-            .map_err(fail)?;
+        self.give_name(attributes.id, &path, now())?;
         self.entry_changed(parent, name, former);
         Ok(offset_bytes)
     }
@@ -523,6 +580,18 @@ impl Files for OpenFiles {
 
     fn sync(&self) -> ControlResult<()> {
         Ok(self.file_system.sync()?)
+    }
+
+    fn sync_file(&self, path: &Path) -> ControlResult<()> {
+        let path = normal(path)?;
+        let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
+        let opened = (self.file_system.resolve(path.as_os_str()))
+            .and_then(|attributes| self.file_system.open_file(attributes.id));
+        match opened {
+            Ok(handle) => self.file_system.sync_file(&handle, false).map_err(fail),
+            Err(FsError::NotFound) => Ok(()),
+            Err(error) => Err(fail(error)),
+        }
     }
 }
 

@@ -58,7 +58,8 @@ pub(crate) fn change(
         EventKind::SettingChanged,
         format!("{name} is {value} now"),
     ));
-    group.sync()?;
+    // What disks lost of files is told to who asks for a sync of them.
+    group.make_durable()?;
     Ok(settings_of(group_name, group))
 }
 

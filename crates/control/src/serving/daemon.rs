@@ -584,8 +584,11 @@ impl Daemon {
     /// # Errors
     /// What the kernel or the group says; then nothing is promised.
     pub(super) fn sync(&self) -> ControlResult<EndingReport> {
+        let file_system = self.opened.file_system();
+        // The kernel takes its time, in which another sync may be told of a loss.
+        let told_before = file_system.told();
         let written = self.mounts.write_back();
-        self.opened.file_system().sync()?;
+        file_system.sync_since(told_before)?;
         written?;
         Ok(self.ending(false, Vec::new()))
     }

@@ -88,12 +88,36 @@ pub(super) struct Exports {
 
 /// A volume that nobody else exports, changes or ends meanwhile.
 #[derive(Debug)]
-pub(super) struct Alone<'a>(&'a Exports, FileId);
+pub(super) struct Alone<'a> {
+    exports: &'a Exports,
+    id: FileId,
+    /// Of the volume, where it has one.
+    export: Option<Arc<Export>>,
+}
+
+impl Alone<'_> {
+    /// Refuses where the volume is exported.
+    ///
+    /// # Errors
+    /// Where that is so.
+    pub(super) fn refuse_exported(&self, name: &str) -> ControlResult<()> {
+        let Some(export) = &self.export else {
+            return Ok(());
+        };
+        Err(ControlError::new(
+            ControlErrorKind::Busy,
+            format!(
+                "{name} is exported at {}: `spindle volume unexport {name}` ends that",
+                export.socket.path().display()
+            ),
+        ))
+    }
+}
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        let id = self.1;
-        (self.0.state.lock().under_way).retain(|other| *other != id);
+        let mut state = self.exports.state.lock();
+        state.under_way.retain(|other| *other != self.id);
     }
 }
 
@@ -150,11 +174,10 @@ impl Exports {
     }
 
     /// Keeps others from the volume until the answer is dropped; and its export, where it has one.
-    fn take_alone(
-        &self,
-        id: FileId,
-        name: &str,
-    ) -> ControlResult<(Alone<'_>, Option<Arc<Export>>)> {
+    ///
+    /// # Errors
+    /// Where somebody else has it so, or the process is about to end.
+    pub(super) fn take_alone(&self, id: FileId, name: &str) -> ControlResult<Alone<'_>> {
         let mut state = self.state.lock();
         let busy = |what: &str| Err(ControlError::new(ControlErrorKind::Busy, what));
         if state.is_closed {
@@ -167,7 +190,11 @@ impl Exports {
         state.under_way.push(id);
         let export = state.exports.iter().find(|export| export.id == id);
         let export = export.cloned();
-        Ok((Alone(self, id), export))
+        Ok(Alone {
+            exports: self,
+            id,
+            export,
+        })
     }
 
     /// Keeps a volume that is not exported from being exported until the answer is dropped.
@@ -175,17 +202,9 @@ impl Exports {
     /// # Errors
     /// Where it is exported.
     pub(super) fn keep_out(&self, id: FileId, name: &str) -> ControlResult<Alone<'_>> {
-        let (alone, export) = self.take_alone(id, name)?;
-        match export {
-            None => Ok(alone),
-            Some(export) => Err(ControlError::new(
-                ControlErrorKind::Busy,
-                format!(
-                    "{name} is exported at {}: `spindle volume unexport {name}` ends that",
-                    export.socket.path().display()
-                ),
-            )),
-        }
+        let alone = self.take_alone(id, name)?;
+        alone.refuse_exported(name)?;
+        Ok(alone)
     }
 
     /// Exports a volume.
@@ -270,8 +289,8 @@ impl Exports {
         let is_it = |export: &&Arc<Export>| export.path == path;
         let found = self.state.lock().exports.iter().find(is_it).cloned();
         let id = found.ok_or_else(none)?.id;
-        let (alone, export) = self.take_alone(id, &name)?;
-        let export = export.ok_or_else(none)?;
+        let alone = self.take_alone(id, &name)?;
+        let export = alone.export.clone().ok_or_else(none)?;
         let report = export.report();
         if !force {
             refuse_while_used(&export)?;

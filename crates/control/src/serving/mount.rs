@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use spindle_base::{ErrorClass, FileId};
+use spindle_catalog::WORKERS_MAX;
 use spindle_fs::FileSystem;
 use spindle_fuse::{KernelMount, Mount, MountError, MountOptions, check_directory, mounted_at};
 
@@ -234,6 +235,14 @@ impl Mounts {
         group_name: &str,
         request: &MountRequest,
     ) -> ControlResult<MountReport> {
+        if let Some(count) = request.workers_count
+            && !(1..=WORKERS_MAX).contains(&count)
+        {
+            return Err(ControlError::invalid(format!(
+                "a mount has 1 to {WORKERS_MAX} workers, not {count}: they wait for the disks, so \
+                 that more than some dozens help only with many slow disks"
+            )));
+        }
         let adding = self.begin_to_add(group_name, &request.directory)?;
         let directory = crate::machine::path::absolute(&request.directory)?;
         remove_dead(&directory)?;

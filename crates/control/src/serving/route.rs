@@ -169,7 +169,10 @@ fn of_files() -> Vec<Route> {
             let files = daemon.files();
             files.make_symlink(&call.path, &call.target, call.entry())
         }),
-        answers(|daemon, _: SyncFiles, _| daemon.files().sync()),
+        answers(|daemon, call: SyncFiles, _| match &call.path {
+            Some(path) => daemon.files().sync_file(path),
+            None => daemon.files().sync(),
+        }),
     ]
 }
 

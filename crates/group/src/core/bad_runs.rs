@@ -77,11 +77,6 @@ impl BadRuns {
         runs.iter().filter(|run| run.disk == disk).count() < NOTED_MOST
     }
 
-    /// Whether that run is noted.
-    pub fn has(&self, run: &Run) -> bool {
-        self.runs.lock().contains(run)
-    }
-
     /// Every bad run.
     pub fn all(&self) -> Vec<Run> {
         self.runs.lock().iter().copied().collect()

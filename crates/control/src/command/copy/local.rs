@@ -376,6 +376,11 @@ impl Files for LocalFiles {
         Ok(())
     }
 
+    /// Each was synced before it got its name.
+    fn sync_file(&self, _path: &Path) -> ControlResult<()> {
+        Ok(())
+    }
+
     fn sync(&self) -> ControlResult<()> {
         let changed =
             std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));

@@ -37,7 +37,11 @@ const NEW: NewEntry = NewEntry {
 };
 
 fn files(kernel: Arc<dyn KernelCache>) -> OpenFiles {
-    let disks: Arc<dyn Disks> = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
+    files_on(&Arc::new(SimulatedDisks::new(1, &[48 << 20])), kernel)
+}
+
+fn files_on(disks: &Arc<SimulatedDisks>, kernel: Arc<dyn KernelCache>) -> OpenFiles {
+    let disks: Arc<dyn Disks> = Arc::<SimulatedDisks>::clone(disks);
     let name = GroupName::new("DATA").unwrap();
     let new = NewGroup {
         name: name.clone(),
@@ -207,4 +211,105 @@ fn a_name_beyond_255_bytes_is_told_before_anything_is_done() {
     let path = format!("/{}", "x".repeat(256));
     let error = normal(Path::new(&path)).unwrap_err();
     assert!(error.message().contains("256 bytes"), "{}", error.message());
+}
+
+#[test]
+fn what_a_copy_lost_is_told_to_it_though_another_sync_was_told_and_a_setting_is_no_sync() {
+    let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
+    let files = files_on(&disks, Arc::new(Told::default()));
+    files.sync().unwrap();
+    let path = Path::new("/file");
+    let mut bytes = std::io::repeat(1).take(16 << 20);
+    files.write_from(path, NEW, &mut bytes).unwrap();
+    disks.drop_at_flushes(DiskSlot(0), 1);
+    let group = files.file_system.group();
+    let set = |value: &str| crate::opened::setting::change("DATA", group, "watchdog", value);
+    let _ = set("5m");
+    set("6m").unwrap();
+    files.sync().unwrap_err();
+    files.sync().unwrap();
+    files.sync_file(path).unwrap_err();
+    files.sync_file(path).unwrap();
+    files.sync_file(Path::new("/gone")).unwrap();
+}
+
+#[test]
+fn space_is_added_up_to_any_depth() {
+    let files = files(Arc::new(Told::default()));
+    let mut directory = FileId::ROOT;
+    let owner = Owner { user: 0, group: 0 };
+    for _ in 0..20_000 {
+        let made =
+            (files.file_system).make_directory(directory, OsStr::new("d"), 0o755, owner, now());
+        directory = made.unwrap().id;
+    }
+    let (attributes, handle) = (files.file_system)
+        .create_unnamed(directory, 0o644, owner, now())
+        .unwrap();
+    (files.file_system)
+        .make_link(attributes.id, directory, OsStr::new("file"), now())
+        .unwrap();
+    files
+        .file_system
+        .write(&handle, 0, &[1; 4096], false, now())
+        .unwrap();
+    drop(handle);
+    let told = files.usage(Path::new("/"), 1).unwrap();
+    let sums: Vec<_> = (told.iter())
+        .map(|one| (one.path.as_str(), one.files_count, one.size_bytes))
+        .collect();
+    assert_eq!(sums, [("/d", 1, 4096), ("/", 1, 4096)]);
+}
+
+#[test]
+fn a_copy_takes_no_volumes_place() {
+    let files = files(Arc::new(Told::default()));
+    let path = Path::new("/volume");
+    files.create_volume(path, 1 << 20, false).unwrap();
+    let refused = files.write_from(path, NEW, &mut &b"bytes"[..]).unwrap_err();
+    assert_eq!(refused.kind, ControlErrorKind::Exists);
+    assert!(refused.to_string().contains("is a volume"), "{refused}");
+    assert_eq!(files.volume(path).unwrap().0.size_bytes, 1 << 20);
+    files.drop_volume(path).unwrap();
+    files.write_from(path, NEW, &mut &b"bytes"[..]).unwrap();
+}
+
+/// Makes each file larger that it is to write back, as a program on the mount may.
+#[derive(Debug, Default)]
+struct Growing(Mutex<Option<Arc<FileSystem>>>);
+
+impl KernelCache for Growing {
+    fn write_back(&self, id: FileId) {
+        if let Some(file_system) = &*self.0.lock() {
+            let change = AttributeChange {
+                size_bytes: Some(3 << 20),
+                ..AttributeChange::default()
+            };
+            file_system.set_attributes(id, &change, now()).unwrap();
+        }
+    }
+
+    fn bytes_changed(&self, _id: FileId) -> bool {
+        true
+    }
+
+    fn attributes_changed(&self, _id: FileId) -> bool {
+        true
+    }
+
+    fn entry_changed(&self, _parent: FileId, _name: &OsStr) {}
+}
+
+#[test]
+fn a_volume_that_grew_meanwhile_does_not_shrink_unasked() {
+    let kernel = Arc::new(Growing::default());
+    let files = files(Arc::<Growing>::clone(&kernel));
+    let path = Path::new("/volume");
+    files.create_volume(path, 1 << 20, false).unwrap();
+    *kernel.0.lock() = Some(Arc::clone(&files.file_system));
+    let refused = files.resize_volume(path, 2 << 20, false).unwrap_err();
+    assert!(refused.to_string().contains("--shrink"), "{refused}");
+    assert_eq!(files.volume(path).unwrap().0.size_bytes, 3 << 20);
+    *kernel.0.lock() = None;
+    files.resize_volume(path, 2 << 20, true).unwrap();
 }

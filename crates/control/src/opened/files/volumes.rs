@@ -118,17 +118,23 @@ impl OpenFiles {
     ) -> ControlResult<VolumeReport> {
         check_size(size_bytes)?;
         let (attributes, path) = self.volume(path)?;
-        if size_bytes < attributes.size_bytes && !shrink {
-            return Err(ControlError::invalid(format!(
+        let refuse_to_shrink = |found: &Attributes| {
+            if size_bytes >= found.size_bytes || shrink {
+                return Ok(());
+            }
+            Err(ControlError::invalid(format!(
                 "{} has {}, and what lies beyond {} would be lost: give --shrink to lose it",
                 self.display(&path),
-                size_text(attributes.size_bytes),
+                size_text(found.size_bytes),
                 size_text(size_bytes)
-            )));
-        }
+            )))
+        };
+        refuse_to_shrink(&attributes)?;
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
         // What the kernel holds of it would be written beyond the new end.
         self.write_back(attributes.id);
+        // That takes a while, in which a program on a mount may have made it larger.
+        refuse_to_shrink(&self.volume(&path)?.0)?;
         let change = AttributeChange {
             size_bytes: Some(size_bytes),
             ..AttributeChange::default()
@@ -182,7 +188,7 @@ impl OpenFiles {
         self.display(path)
     }
 
-    fn is_volume(&self, id: FileId) -> Result<bool, FsError> {
+    pub(super) fn is_volume(&self, id: FileId) -> Result<bool, FsError> {
         let mark = OsStr::from_bytes(MARK.as_bytes());
         match self.file_system.extended_attribute(id, mark) {
             Ok(_) => Ok(true),

@@ -55,11 +55,11 @@ impl Daemon {
     ) -> ControlResult<VolumeReport> {
         let (attributes, path) = self.files.volume(&call.path)?;
         let name = self.files.volume_name(&path);
-        let _alone = if call.size_bytes < attributes.size_bytes {
-            Some(self.exports.keep_out(attributes.id, &name)?)
-        } else {
-            None
-        };
+        let alone = self.exports.take_alone(attributes.id, &name)?;
+        // Somebody else may have made it larger until then, and a client have seen that.
+        if call.size_bytes < self.files.volume(&path)?.0.size_bytes {
+            alone.refuse_exported(&name)?;
+        }
         self.files
             .resize_volume(&call.path, call.size_bytes, call.shrink)
     }

@@ -687,7 +687,7 @@ fn a_place_that_takes_no_copy_and_lies_behind_a_disks_new_end_is_given_back_once
         errno: None,
     };
     group.target_failed(&mut relocation, &error).unwrap();
-    assert!(group.bad_runs.has(&run));
+    assert_eq!(group.bad_runs.all(), [run]);
     // Before the mover has given up, the disk is to end before that place.
     let end_bytes = run.start_block * BLOCK_SIZE_BYTES;
     group.space.end_disk(run.disk, end_bytes);
