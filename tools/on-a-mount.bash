@@ -9,7 +9,11 @@ work=$(mktemp -d /tmp/spindle-suite-XXXXXX)
 mount=$work/mount
 export SPINDLE_RUNTIME_DIR=$work/run SPINDLE_DISKS="$work/*.disk"
 
+# What a suite started, and is to be ended before the mount: its own to define.
+end_started() { :; }
+
 clean_up() {
+    end_started
     "$spindle" umount "$mount" >/dev/null 2>&1 || umount -l "$mount" 2>/dev/null
     rm -rf --one-file-system "$work"
 }
@@ -30,7 +34,7 @@ close_group() {
     }
 }
 
-# judge MOUNTED PLAIN: the names in the file MOUNTED that are not in the file PLAIN are ours.
+# judge MOUNTED PLAIN: the sorted names in the file MOUNTED that are not in the file PLAIN are ours.
 judge() {
     local ours
     comm -12 "$1" "$2" | sed 's/^/fails on a plain directory too: /'

@@ -4,8 +4,10 @@
 mod place;
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use place::{Place, outcome};
 
@@ -259,4 +261,45 @@ fn a_file_whose_bytes_the_kernel_has_not_written_back_is_no_disk_either() {
     );
     drop(file);
     place.umount();
+}
+
+#[test]
+fn of_two_groups_that_are_made_of_one_disk_at_once_one_is_there_and_whole() {
+    let place = Place::new();
+    let disk = place.disk("both");
+    File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+    // Written zeros, which whoever takes the file reads to its end.
+    let zeros = place.disk("zeros");
+    let mut file = File::create(&zeros).unwrap();
+    for _ in 0..1536 {
+        file.write_all(&vec![0; 1 << 20]).unwrap();
+    }
+    drop(file);
+    let external = ["--redundancy", "external"];
+    let mut slow = place.command(["group", "create", "slow", "--disk", &disk, "--disk", &zeros]);
+    let slow = slow
+        .args(external)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped());
+    let slow = slow.spawn().unwrap();
+    // It has looked at the first one, and reads the second.
+    std::thread::sleep(Duration::from_millis(150));
+    let mut quick = place.command(["group", "create", "quick", "--disk", &disk]);
+    let quick = place::outcome(quick.args(external));
+    let slow = slow.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&slow.stderr);
+    assert!(
+        slow.status.success() != (quick.code == 0),
+        "{said} {quick:?}"
+    );
+    let groups = place.ask(["group", "list"]);
+    assert_eq!(groups.as_array().unwrap().len(), 1, "{groups}");
+    let name = if quick.code == 0 {
+        assert!(said.contains("another disk than a moment ago"), "{said}");
+        "quick"
+    } else {
+        "slow"
+    };
+    let check = place.ask(["group", "check", name]);
+    assert_eq!(check["contradictions"].as_array().unwrap().len(), 0);
 }

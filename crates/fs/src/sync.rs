@@ -61,6 +61,18 @@ impl FileSystem {
         Ok(())
     }
 
+    /// What a sync of everything found lost of the file, where it was told to somebody else. Makes nothing
+    /// durable.
+    ///
+    /// # Errors
+    /// What was lost.
+    pub fn tell_lost(&self, handle: &Handle) -> FsResult<()> {
+        match &handle.node.file {
+            Some(file) => Ok(self.core.group.tell_owed_of(file)?),
+            None => Ok(()),
+        }
+    }
+
     /// syncfs: makes everything durable.
     ///
     /// # Errors

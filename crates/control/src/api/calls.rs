@@ -390,10 +390,13 @@ calls! {
         optional modified_ns: Option<u32>,
     }
 
-    /// Makes everything durable, or one file; says of that what was lost, though another sync was told.
-    POST "/files/sync" SyncFiles: Changes Disks Work => () {
+    /// Makes everything durable.
+    POST "/files/sync" SyncFiles: Changes Disks Work => () {}
+
+    /// Tells what was lost of a file, though another sync of everything was told.
+    POST "/files/lost" TellLost: Changes Disks Work => () {
         /// a file; one that is not there any more is no error
-        optional path: Option<PathBuf>,
+        needed path: PathBuf,
     }
 
     /// The volumes in a directory and below it.

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use crate::api::call::{Call, Effect, Pace, Written};
 use crate::api::calls::{
     Alive, FileUsage, ListFiles, MakeDirectory, MakeSymlink, MapFile, ReadFile, StatFile,
-    SyncFiles, WriteFile,
+    SyncFiles, TellLost, WriteFile,
 };
 use crate::api::channel_body::channel;
 use crate::api::door;
@@ -414,12 +414,15 @@ impl Files for Client {
     }
 
     fn sync(&self) -> ControlResult<()> {
-        self.ask(&SyncFiles { path: None })
+        self.ask(&SyncFiles {})
     }
 
-    fn sync_file(&self, path: &Path) -> ControlResult<()> {
-        self.ask(&SyncFiles {
-            path: Some(path.to_owned()),
-        })
+    fn tell_lost(&self, path: &Path) -> ControlResult<()> {
+        let path = path.to_owned();
+        match self.ask(&TellLost { path }) {
+            // An earlier version tells it to one sync alone.
+            Err(error) if error.kind == ControlErrorKind::Version => Ok(()),
+            told => told,
+        }
     }
 }

@@ -59,8 +59,8 @@ pub trait Files: Sync {
     /// As for [`Files::map`], and what `out` answers.
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64>;
     /// Makes a file of all bytes of `input`, in place of one that is there, and returns how
-    /// many there were. Durable after [`Files::sync`] and
-    /// [`Files::sync_file`]: the first for all at once, the second says of this one what was lost.
+    /// many there were. Durable after [`Files::sync`], where
+    /// [`Files::tell_lost`] says of no loss.
     ///
     /// # Errors
     /// Where the directory is not there, a directory has the name, or there is no room; the
@@ -81,12 +81,12 @@ pub trait Files: Sync {
     /// # Errors
     /// Where a disk refused and no copy is left.
     fn sync(&self) -> ControlResult<()>;
-    /// Makes one file durable. Where another sync of everything was told that something of it is lost,
-    /// this says so as well. One that is not there any more is no error.
+    /// After [`Files::sync`]: whether something of the file was lost, which another sync of everything
+    /// may have been told. One that is not there any more is no error.
     ///
     /// # Errors
-    /// Where a disk refused and no copy is left, or what was written is lost.
-    fn sync_file(&self, path: &Path) -> ControlResult<()>;
+    /// Where something is lost.
+    fn tell_lost(&self, path: &Path) -> ControlResult<()>;
 }
 
 impl From<Time> for TimeReport {

@@ -102,7 +102,7 @@ pub fn copy(
     // What disks lost meanwhile was perhaps told to somebody else's sync of everything.
     let steps = plans.iter().flatten();
     for step in steps.filter(|step| step.entry.kind == "file") {
-        destination.files.sync_file(&step.to)?;
+        destination.files.tell_lost(&step.to)?;
     }
     Ok(report)
 }

@@ -297,6 +297,7 @@ pub fn destroy_group(
     for probe in &found.disks {
         probe.refuse_held()?;
         slots.push((engine.attach_to_own(&probe.path)?, *probe));
+        probe.confirm(&settings.servers)?;
         probe.refuse_held_and_free()?;
     }
     label::make_former(&engine, &slots)?;

@@ -15,7 +15,7 @@ use spindle_format::{
 };
 use spindle_group::{DiskLook, LabelFound, Overwritten};
 
-use crate::api::error::{ControlError, ControlResult};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::view::{DiskStatus, FoundDisk};
 use crate::machine::held;
 use crate::machine::nfs::{NfsServers, is_remote};
@@ -130,6 +130,33 @@ impl Probe {
         }
         probe.look_for_data(u64::MAX, servers);
         probe
+    }
+
+    /// Looks again at a disk that nobody else can take any more: since it was looked at, for which a plain
+    /// file is read to its end, another group may have been made of it, or another format.
+    ///
+    /// # Errors
+    /// Where something else stands on it than was judged.
+    pub(crate) fn confirm(&self, servers: &NfsServers) -> ControlResult<()> {
+        let mut probes = look_at_all(std::slice::from_ref(&self.path), servers);
+        let again = probes.remove(0);
+        if let Some(failure) = again.failure {
+            return Err(failure);
+        }
+        let label = |probe: &Self| probe.look.as_ref().map(|look| look.label.clone());
+        // Beside the label of a member nobody looked for other marks where many were looked at.
+        let has_same_marks = self.member().is_some() || self.foreign == again.foreign;
+        if label(self) == label(&again) && has_same_marks {
+            return Ok(());
+        }
+        Err(ControlError::new(
+            ControlErrorKind::Busy,
+            format!(
+                "{} is another disk than a moment ago: {} by now, and nothing was written to it",
+                self.path.display(),
+                again.found()
+            ),
+        ))
     }
 
     /// One that is used anew is to bear no marks that were there beside our structures.

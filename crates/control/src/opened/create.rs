@@ -180,7 +180,7 @@ pub(crate) fn make(settings: &Settings, wanted: &WantedGroup) -> ControlResult<G
     report.note = outside_search_path(
         settings,
         wanted.disks.iter().map(|disk| disk.path.as_path()),
-    )?;
+    );
     Ok(report)
 }
 
@@ -217,6 +217,7 @@ fn open_disks(
         });
     }
     for probe in probes.iter().flatten() {
+        probe.confirm(&settings.servers)?;
         probe.refuse_held_and_free()?;
     }
     let new_group = NewGroup {
@@ -405,10 +406,17 @@ pub(super) fn disk_name(group: &GroupName, index: usize) -> ControlResult<DiskNa
 pub(super) fn outside_search_path<'a>(
     settings: &Settings,
     paths: impl Iterator<Item = &'a Path>,
-) -> ControlResult<Option<String>> {
-    let found: BTreeSet<PathBuf> = settings
-        .disk_paths()?
-        .into_iter()
+) -> Option<String> {
+    let paths_found = match settings.disk_paths() {
+        Ok(found) => found,
+        // The disks have joined: that stays so.
+        Err(error) => {
+            return Some(format!(
+                "whether the search path has the disks is not known ({error:#})"
+            ));
+        }
+    };
+    let found: BTreeSet<PathBuf> = (paths_found.into_iter())
         .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
         .collect();
     let mut outside: Vec<String> = paths
@@ -420,7 +428,7 @@ pub(super) fn outside_search_path<'a>(
         .map(|path| path.display().to_string())
         .collect();
     if outside.is_empty() {
-        return Ok(None);
+        return None;
     }
     // Together with what is there: the variable takes the place of the search path.
     let patterns = settings.disk_patterns();
@@ -429,11 +437,11 @@ pub(super) fn outside_search_path<'a>(
         _ => "",
     };
     outside.splice(0..0, patterns.iter().cloned());
-    Ok(Some(format!(
+    Some(format!(
         "these disks are outside the search path ({}): set SPINDLE_DISKS='{}'{beside}, or add them to spindle.toml",
         settings.search_path(),
         outside.join(",")
-    )))
+    ))
 }
 
 /// Plain files made for the group, removed again unless it was made.

@@ -113,7 +113,7 @@ impl Opened {
         let joining = self.group().change_disks(&changes)?;
         borrowed.keep();
         // A disk on which nothing lies need not wait for a rebalance.
-        self.group().forget_empty_disks()?;
+        let forgotten = self.group().forget_empty_disks();
         self.release_forgotten();
         let resized = changes.resize.iter().map(|(number, _)| *number);
         let replaced = changes.replace.iter().map(|(number, _)| *number);
@@ -126,9 +126,12 @@ impl Opened {
         let after = self.group().view();
         let mut report = self.changes_report(&concerned);
         let notes = [
-            outside_search_path(settings, request)?,
+            outside_search_path(settings, request),
             fall_of_usable(&before, &after),
             same_sizes(request, &before, &after),
+            // The change itself is made.
+            (forgotten.err())
+                .map(|error| format!("a disk that is empty has not left yet: {error:#}")),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         report.note = (!notes.is_empty()).then(|| notes.join("; "));
@@ -323,6 +326,9 @@ impl Opened {
         };
         let slot = borrowed.made.open(self.engine(), &wanted)?;
         borrowed.slots.push((slot, disk.path.clone()));
+        if let Some(probe) = &probe {
+            probe.confirm(self.engine().servers())?;
+        }
         if let Some(probe) = probe.as_ref().filter(|probe| !self.is_of_this_group(probe)) {
             probe.refuse_held_and_free()?;
         }
@@ -362,10 +368,7 @@ impl Opened {
 }
 
 /// A hint where the next mount would not find the disks that joined.
-fn outside_search_path(
-    settings: &Settings,
-    request: &DiskChangesRequest,
-) -> ControlResult<Option<String>> {
+fn outside_search_path(settings: &Settings, request: &DiskChangesRequest) -> Option<String> {
     let replacing = request.replace.iter().map(|item| &item.with);
     let paths = (request.add.iter().chain(replacing)).map(|disk| disk.path.as_path());
     crate::opened::create::outside_search_path(settings, paths)

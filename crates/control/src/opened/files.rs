@@ -317,8 +317,13 @@ impl OpenFiles {
     }
 
     /// Gives the unnamed file its name, in place of a file that has it.
-    fn give_name(&self, id: FileId, path: &Path, now: Time) -> ControlResult<()> {
-        let (parent, name) = self.parent_of(path)?;
+    fn give_name(
+        &self,
+        id: FileId,
+        path: &Path,
+        (parent, name): (FileId, &OsStr),
+    ) -> ControlResult<()> {
+        let now = now();
         let fail = |error: FsError| ControlError::from(error).about(self.display(path));
         loop {
             match self.file_system.make_link(id, parent, name, now) {
@@ -533,7 +538,7 @@ impl Files for OpenFiles {
             .set_attributes(attributes.id, &change, now())
             .map_err(fail)?;
         let former = self.led_to(parent, name);
-        self.give_name(attributes.id, &path, now())?;
+        self.give_name(attributes.id, &path, (parent, name))?;
         self.entry_changed(parent, name, former);
         Ok(offset_bytes)
     }
@@ -582,13 +587,13 @@ impl Files for OpenFiles {
         Ok(self.file_system.sync()?)
     }
 
-    fn sync_file(&self, path: &Path) -> ControlResult<()> {
+    fn tell_lost(&self, path: &Path) -> ControlResult<()> {
         let path = normal(path)?;
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
         let opened = (self.file_system.resolve(path.as_os_str()))
             .and_then(|attributes| self.file_system.open_file(attributes.id));
         match opened {
-            Ok(handle) => self.file_system.sync_file(&handle, false).map_err(fail),
+            Ok(handle) => self.file_system.tell_lost(&handle).map_err(fail),
             Err(FsError::NotFound) => Ok(()),
             Err(error) => Err(fail(error)),
         }

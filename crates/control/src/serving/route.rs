@@ -11,7 +11,8 @@ use crate::api::calls::{
     ListVolumes, MakeDirectory, MakeSymlink, MapFile, ReadFile, Rebalance, RemoveExport,
     RemoveMount, RenameDisk, RepairGroup, ResizeVolume, SetFault, SetScrubPower, ShowActivity,
     ShowEvents, ShowForecast, ShowGroup, ShowHealth, ShowMetrics, ShowOperations, ShowScrub,
-    ShowSettings, StartScrub, StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, WriteFile,
+    ShowSettings, StartScrub, StatFile, StopScrub, SyncFiles, SyncGroup, TakeOffline, TellLost,
+    WriteFile,
 };
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::files::Files;
@@ -169,10 +170,8 @@ fn of_files() -> Vec<Route> {
             let files = daemon.files();
             files.make_symlink(&call.path, &call.target, call.entry())
         }),
-        answers(|daemon, call: SyncFiles, _| match &call.path {
-            Some(path) => daemon.files().sync_file(path),
-            None => daemon.files().sync(),
-        }),
+        answers(|daemon, _: SyncFiles, _| daemon.files().sync()),
+        answers(|daemon, call: TellLost, _| daemon.files().tell_lost(&call.path)),
     ]
 }
 

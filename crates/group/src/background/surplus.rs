@@ -232,7 +232,7 @@ impl BackgroundPass for SurplusPass {
             error: (waiting_count > 0).then(|| {
                 format!(
                     "{waiting_count} files keep more copies than they should have: of some extents \
-                     the copies that would stay lack blocks, or lie on disks that were given up"
+                     the copies that would stay lack blocks, or lie on disks that are away"
                 )
             }),
         })

@@ -509,11 +509,15 @@ impl Group {
         }
         for (disk, size_bytes) in judged.shrinking() {
             self.space.end_disk(disk, size_bytes);
-            self.forget_bad_runs(disk);
         }
-        // What was freed there is free when it is durable.
-        self.commit_everything()
-            .and_then(|()| self.refuse_catalog_that_grew(judged))
+        self.refuse_catalog_that_grew(judged)
+            .and_then(|()| {
+                for (disk, _) in judged.shrinking() {
+                    self.forget_bad_runs(disk);
+                }
+                // What was freed there is free when it is durable.
+                self.commit_everything()
+            })
             .inspect_err(|_| self.restore_ends(judged))
     }
 

@@ -377,7 +377,7 @@ impl Files for LocalFiles {
     }
 
     /// Each was synced before it got its name.
-    fn sync_file(&self, _path: &Path) -> ControlResult<()> {
+    fn tell_lost(&self, _path: &Path) -> ControlResult<()> {
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use spindle_device::{DiskSlot, Disks, SimulatedDisks};
 use spindle_group::{Group, NewDisk, NewGroup, Opener};
 
 use super::*;
+use crate::command::copy::{CopyOptions, CopyProgress, Tree, copy};
 
 /// Remembers what it was told.
 #[derive(Debug, Default)]
@@ -213,24 +214,92 @@ fn a_name_beyond_255_bytes_is_told_before_anything_is_done() {
     assert!(error.message().contains("256 bytes"), "{}", error.message());
 }
 
+/// Files of which somebody else syncs everything right before this one does, and is told.
+struct SyncedBefore<'a>(&'a OpenFiles);
+
+impl Files for SyncedBefore<'_> {
+    fn stat(&self, path: &Path) -> ControlResult<FileReport> {
+        self.0.stat(path)
+    }
+    fn list(&self, path: &Path) -> ControlResult<Vec<FileReport>> {
+        self.0.list(path)
+    }
+    fn map(&self, path: &Path) -> ControlResult<MapReport> {
+        self.0.map(path)
+    }
+    fn usage(&self, path: &Path, depth: usize) -> ControlResult<Vec<UsageReport>> {
+        self.0.usage(path, depth)
+    }
+    fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64> {
+        self.0.read_to(path, out)
+    }
+    fn write_from(&self, path: &Path, new: NewEntry, input: &mut dyn Read) -> ControlResult<u64> {
+        self.0.write_from(path, new, input)
+    }
+    fn make_directory(&self, path: &Path, new: NewEntry) -> ControlResult<()> {
+        self.0.make_directory(path, new)
+    }
+    fn make_symlink(&self, path: &Path, target: &Path, new: NewEntry) -> ControlResult<()> {
+        self.0.make_symlink(path, target, new)
+    }
+    fn tell_lost(&self, path: &Path) -> ControlResult<()> {
+        self.0.tell_lost(path)
+    }
+    fn sync(&self) -> ControlResult<()> {
+        self.0.sync().unwrap_err();
+        self.0.sync()
+    }
+}
+
+struct Quiet;
+
+impl CopyProgress for Quiet {
+    fn total(&self, _files_count: u64, _bytes: u64) {}
+    fn file(&self, _path: &Path) {}
+    fn bytes(&self, _count: u64) {}
+}
+
 #[test]
-fn what_a_copy_lost_is_told_to_it_though_another_sync_was_told_and_a_setting_is_no_sync() {
+fn what_a_copy_lost_is_told_to_it_though_another_sync_was_told() {
     let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
     let files = files_on(&disks, Arc::new(Told::default()));
-    files.sync().unwrap();
     let path = Path::new("/file");
+    (files.write_from(path, NEW, &mut &[1; 1 << 20][..])).unwrap();
+    files.sync().unwrap();
+    let tree = |files, path: &str| Tree {
+        files,
+        path: PathBuf::from(path),
+        label: path.to_owned(),
+    };
+    let to = SyncedBefore(&files);
+    disks.drop_at_flushes(DiskSlot(0), 1);
+    let copied = copy(
+        &[tree(&files, "/file")],
+        &tree(&to, "/copy"),
+        CopyOptions::default(),
+        &Quiet,
+    );
+    let told = format!("{:#}", copied.unwrap_err());
+    assert!(told.contains("may be lost"), "{told}");
+    files.sync().unwrap();
+    files.tell_lost(Path::new("/copy")).unwrap();
+    files.tell_lost(Path::new("/gone")).unwrap();
+}
+
+#[test]
+fn a_setting_is_changed_though_disks_lost_bytes_which_is_left_to_a_sync() {
+    let disks = Arc::new(SimulatedDisks::new(1, &[48 << 20]));
+    let files = files_on(&disks, Arc::new(Told::default()));
     let mut bytes = std::io::repeat(1).take(16 << 20);
-    files.write_from(path, NEW, &mut bytes).unwrap();
+    files
+        .write_from(Path::new("/file"), NEW, &mut bytes)
+        .unwrap();
     disks.drop_at_flushes(DiskSlot(0), 1);
     let group = files.file_system.group();
     let set = |value: &str| crate::opened::setting::change("DATA", group, "watchdog", value);
     let _ = set("5m");
     set("6m").unwrap();
     files.sync().unwrap_err();
-    files.sync().unwrap();
-    files.sync_file(path).unwrap_err();
-    files.sync_file(path).unwrap();
-    files.sync_file(Path::new("/gone")).unwrap();
 }
 
 #[test]

@@ -110,6 +110,15 @@ impl Core {
         ToldBefore(self.told_count.load(Ordering::Acquire))
     }
 
+    /// Tells what the file owes, as a sync of it does that finds nothing to be written: after a sync of
+    /// everything, whose error perhaps somebody else was told.
+    ///
+    /// # Errors
+    /// What the file owes.
+    pub fn tell_owed_of(&self, file: &File) -> Result<(), GroupError> {
+        self.take_owed(file, self.told_of(file)).map_or(Ok(()), Err)
+    }
+
     /// A sync tells something.
     pub(super) fn note_told(&self) {
         self.told_count.fetch_add(1, Ordering::AcqRel);
