@@ -127,6 +127,8 @@ struct Inner {
     epoch_tried: u64,
     members: BTreeMap<DiskNumber, Member>,
     opener: OpenerRecord,
+    /// The sequence and the heartbeat of the newest opener record that each voter has taken, durably.
+    heard: BTreeMap<DiskNumber, (u64, u64)>,
     /// The epoch that disks held that were not there, or not to be trusted, at the opening.
     away_held: BTreeMap<DiskNumber, u64>,
     /// Why nothing can be published any more.

@@ -111,6 +111,7 @@ impl Membership {
             inner: DeepMutex::new(Inner {
                 epoch_tried: 0,
                 members,
+                heard: BTreeMap::new(),
                 opener: OpenerRecord {
                     sequence: 1,
                     group_uuid: new.uuid,

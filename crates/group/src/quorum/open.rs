@@ -114,6 +114,7 @@ impl Membership {
                     .map(|(number, (look, label))| (*number, member(look, label, state)))
                     .collect(),
                 opener: first_record(found, opener, opener_before),
+                heard: BTreeMap::new(),
                 away_held: away_held(&missing, &set_back, &past),
                 broken: None,
                 state: state.clone(),

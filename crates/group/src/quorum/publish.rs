@@ -250,9 +250,21 @@ impl Membership {
     }
 
     /// Writes the opener record to every voter that serves; gives those that did not take it.
-    pub(super) fn write_opener(&self, inner: &Inner) -> Vec<(DiskNumber, DeviceError)> {
+    pub(super) fn write_opener(&self, inner: &mut Inner) -> Vec<(DiskNumber, DeviceError)> {
         let failed = self.write_opener_to(inner, |_| true);
         self.own_record(inner);
+        let Inner {
+            state,
+            members,
+            opener,
+            heard,
+            ..
+        } = inner;
+        for number in state.voters().filter(|number| members.contains_key(number)) {
+            if failed.iter().all(|(other, _)| *other != number) {
+                heard.insert(number, (opener.sequence, opener.heartbeats_count));
+            }
+        }
         failed
     }
 

@@ -17,10 +17,11 @@
 //! | a state from after it went, that a crash kept us from relying on | it is online again | `a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back` |
 //! | anything that a newer program wrote | refused | `a_disk_that_a_newer_program_wrote_does_not_come_back` |
 //! | only states older than the last it held | refused: it was set back | `a_disk_that_was_set_back_does_not_come_back` |
+//! | an older mark of this opening, or of one before, than it has taken as a voter | refused: it was set back | `a_disk_that_was_set_back_to_an_image_of_the_same_state_does_not_come_back` |
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
-use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost};
+use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost, OpenerRecord};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::create::is_same_disk;
@@ -123,6 +124,21 @@ impl Membership {
                     "is disk {number} of group {name}, which is online already"
                 ));
             }
+        }
+        // A state may be in force for weeks; the mark of whoever has the group is not.
+        let is_older = |opener: &OpenerRecord| {
+            let heard = inner.heard.get(&number);
+            heard.is_some_and(|heard| (opener.sequence, opener.heartbeats_count) < *heard)
+        };
+        let own = look
+            .opener
+            .as_ref()
+            .filter(|opener| opener.group_uuid == self.uuid);
+        if own.is_some_and(is_older) {
+            return Err(format!(
+                "was set back to an older image: it has heard less of this group than before it went \
+                 away; drop disk {number} with --force and add it as a new disk"
+            ));
         }
         let held = held_epoch(number).max(inner.held_epoch(number));
         let Some(newest) = look.newest_state() else {

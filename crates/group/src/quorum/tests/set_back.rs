@@ -107,6 +107,26 @@ fn an_image_that_is_two_heartbeats_old_is_left_out() {
 }
 
 #[test]
+fn a_disk_that_was_set_back_to_an_image_of_the_same_state_does_not_come_back() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.change_state(|_| {}).unwrap();
+    let older = image(&disks, 1);
+    membership.heartbeat(2001).unwrap();
+    let newest = image(&disks, 1);
+    membership.take_offline(&[DiskNumber(1)], "test").unwrap();
+    put_back(&disks, 1, &older);
+    let come_back = || {
+        let returning = membership.judge_return(&[DiskSlot(1)], &|_| None)?;
+        membership.return_disks(&returning)
+    };
+    let refused = come_back().unwrap_err();
+    assert!(refused.message.contains("set back"), "{refused}");
+    put_back(&disks, 1, &newest);
+    assert_eq!(come_back().unwrap(), [DiskNumber(1)]);
+}
+
+#[test]
 fn a_disk_given_away_by_its_heartbeats_is_left_out_wherever_the_opening_that_saw_it_ends() {
     for (letters, slot) in [("abc", 1), ("aabb", 3), ("abcde", 4)] {
         for request in 1.. {
