@@ -404,3 +404,65 @@ fn given_up_at_once(seen: Duration) {
         closed_with(&place, keeper, &contents);
     });
 }
+
+/// A keeper that waits for the kernel to let go of a killed daemon is asked again for what it was asked
+/// before, and goes on waiting: what programs were answered for is in its memory alone.
+#[test]
+fn a_mount_that_is_given_up_twice_by_a_command_keeps_what_waits() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    let contents = bytes(5, 300_000);
+    let stop = AtomicBool::new(false);
+    let _ending = Ending(&stop, &freezer);
+    freezer.freeze();
+    std::fs::write(place.mount_point().join("file"), &contents).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    signal(daemon, Signal::KILL);
+    std::thread::sleep(Duration::from_secs(3));
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        asked.push(place.command(["umount", "data"]).spawn().unwrap());
+        wait_for("it is unmounted", || !is_mounted(&place.mount_point()));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(std::path::Path::new(&format!("/proc/{keeper}")).exists());
+    freezer.thaw();
+    closed_with(&place, keeper, &contents);
+    for mut command in asked {
+        command.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_keeper_that_is_told_to_end_while_a_killed_close_hangs_has_it_closed_first() {
+    if !can_mount() {
+        return;
+    }
+    let killed = |place: &Place, freezer: &Freezer, daemon, keeper| {
+        wait_for("it closes", || !place.path("run/data.keeper").exists());
+        std::thread::sleep(Duration::from_millis(300));
+        signal(daemon, Signal::KILL);
+        std::thread::sleep(Duration::from_secs(3));
+        // The first that it hears: that the daemon was about to end is no such word.
+        signal(keeper, Signal::TERM);
+        std::thread::sleep(Duration::from_secs(1));
+        freezer.thaw();
+    };
+    let Some((place, _freezer, said)) = unmounted_while_a_disk_hangs(killed) else {
+        return;
+    };
+    assert_eq!(said.code, 0, "{said:?}");
+    place.mount();
+    assert!(place.mount_point().join("answered").is_dir());
+    place.umount();
+}

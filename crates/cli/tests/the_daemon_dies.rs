@@ -405,6 +405,37 @@ fn a_mount_whose_processes_die_again_and_again_is_held_until_somebody_decides() 
 }
 
 #[test]
+fn a_keeper_whose_parent_ignores_the_ends_of_children_goes_on_when_its_daemon_dies() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    let mount = place.command(["mount", "data"]);
+    let mut command = std::process::Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(mount.get_program());
+    command.args(mount.get_args()).arg(place.mount_point());
+    if let Some(directory) = mount.get_current_dir() {
+        command.current_dir(directory);
+    }
+    for (name, value) in mount.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mounted = place::outcome(&mut command);
+    assert_eq!(mounted.code, 0, "{mounted:?}");
+    let file = place.mount_point().join("file");
+    std::fs::write(&file, "answered").unwrap();
+    let killed = place.process_id();
+    signal(killed, Signal::KILL);
+    assert_eq!(std::fs::read(&file).unwrap(), b"answered");
+    assert_ne!(place.process_id(), killed);
+    place.umount();
+}
+
+#[test]
 fn a_process_that_hangs_is_replaced() {
     if !can_mount() {
         return;

@@ -19,11 +19,11 @@
 
 mod child;
 mod command;
+mod ending;
 mod link;
 mod message;
 mod wire;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use child::{Child, Program};
 use command::Asked;
 use message::{FromDaemon, Notice, Start};
-use spindle_base::{BLOCK_SIZE_BYTES, FileId, GroupName};
+use spindle_base::GroupName;
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
 use tokio::net::UnixStream;
@@ -186,7 +186,10 @@ struct Keeper {
     /// Nothing is to be served any more: the next daemon is the last one, and only writes what waits
     /// and closes the group.
     stopping: bool,
-    /// Somebody asked to end once more.
+    /// Whoever supervises this process told it to end, by a signal.
+    told_to_end: bool,
+    /// And once more, while the last daemon could not be started: what waits is given up. No command
+    /// says that, be it given twice.
     stop_now: bool,
     /// The mount that the first daemon was asked for has ended.
     mount_is_over: bool,
@@ -259,6 +262,7 @@ impl Keeper {
             is_unserved: false,
             upgrade: None,
             stopping: false,
+            told_to_end: false,
             stop_now: false,
             mount_is_over: false,
             go_on: false,
@@ -277,6 +281,7 @@ impl Keeper {
         let mut signals = child::Signals::catch()?;
         loop {
             let is_last = self.stopping;
+            let mut has_started = true;
             let ended = match self.start() {
                 Ok(mut child) => {
                     let ended = self.attend(&mut child, &mut signals).await?;
@@ -286,7 +291,10 @@ impl Keeper {
                     }
                     ended
                 }
-                Err(error) if self.was_opened() => Ended::Died(error.message()),
+                Err(error) if self.was_opened() => {
+                    has_started = false;
+                    Ended::Died(error.message())
+                }
                 Err(error) => {
                     self.end();
                     return Err(error);
@@ -310,8 +318,12 @@ impl Keeper {
                         self.stopping = true;
                     }
                     self.note_death(&why).await;
-                    // It may have died of a mount that somebody took away in that moment.
-                    let gives_up = is_last && !self.mount_is_gone();
+                    if is_last && !has_started {
+                        self.pause_before_last(&mut signals).await;
+                    }
+                    // It may have died of a mount that somebody took away in that moment, or the
+                    // machine had no process for it.
+                    let gives_up = self.stop_now || is_last && has_started && !self.mount_is_gone();
                     if gives_up || !self.wait_for_next(&mut signals).await {
                         tracing::error!(
                             group = self.group,
@@ -442,6 +454,7 @@ impl Keeper {
                     self.serve_command(asked, Some(&*child)).await;
                 },
                 () = signals.received() => {
+                    self.told_to_end = true;
                     self.stopping = true;
                     child.send(&message::ToDaemon::Stop);
                 }
@@ -686,7 +699,7 @@ impl Keeper {
                     }
                 },
                 () = signals.received() => {
-                    self.stop_now = self.stopping;
+                    self.hear_the_end();
                     self.stopping = true;
                     if self.phase == KeeperPhase::GaveUp {
                         self.detach_mount();
@@ -697,6 +710,20 @@ impl Keeper {
                     self.forget_gone();
                 }
             }
+        }
+    }
+
+    /// A signal to end, while no daemon can be started.
+    const fn hear_the_end(&mut self) {
+        self.stop_now = self.told_to_end;
+        self.told_to_end = true;
+    }
+
+    /// The last daemon could not be started, for want of memory or processes: it is tried again.
+    async fn pause_before_last(&mut self, signals: &mut child::Signals) {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            () = signals.received() => self.hear_the_end(),
         }
     }
 
@@ -732,67 +759,5 @@ impl Keeper {
         if let Err(error) = crate::serving::mount::remove_dead_at(directory, &self.group) {
             tracing::error!(error = error.message(), "the dead mount stays behind");
         }
-    }
-
-    /// Nobody shall find this keeper any more. Once only: the next keeper may have its socket in
-    /// the same place a moment later.
-    fn leave_socket(&mut self) {
-        if !std::mem::replace(&mut self.has_left, true) {
-            let _ = std::fs::remove_file(&self.socket);
-        }
-    }
-
-    /// A daemon has ended in order; the exit code. Whoever asked for it is told where the group is
-    /// not closed or something is lost.
-    fn tell_how_it_ended(&mut self, code: u8) -> u8 {
-        if !self.was_ready && !self.is_unserved {
-            return code;
-        }
-        // One of an earlier version says nothing where it has closed the group, and ends with 0.
-        let closed = (self.closed.take()).unwrap_or_else(|| match code {
-            0 => Ok(()),
-            _ => Err("see the log".to_owned()),
-        });
-        if code == 0 && closed.is_ok() && self.blocks_left().is_none() {
-            last_word::leave(&self.runtime_directory, &self.group, &Ok(()));
-            return code;
-        }
-        self.leave_word(closed.err().unwrap_or_else(|| "see the log".to_owned()));
-        if code == 0 {
-            return spindle_base::ErrorClass::Environment.exit_code();
-        }
-        code
-    }
-
-    /// Says in the log, and to whoever waits for this end, why the group is not closed and what is
-    /// lost by it.
-    fn leave_word(&self, mut why: String) {
-        if let Some((left_kib, files_count)) = self.blocks_left() {
-            tracing::error!(
-                group = self.group,
-                "{left_kib} KiB that were written to {files_count} files and not synced are lost"
-            );
-            why = format!(
-                "{why}; {left_kib} KiB in {files_count} files that were written and not synced are lost"
-            );
-        }
-        last_word::leave(&self.runtime_directory, &self.group, &Err(why));
-    }
-
-    /// Blocks that no daemon could write, which end with this process's memory: how many KiB, of
-    /// how many files.
-    fn blocks_left(&self) -> Option<(u64, usize)> {
-        let [_, unwritten] = &self.memories;
-        let descriptor = unwritten.descriptor().try_clone_to_owned();
-        let memory = descriptor.and_then(SharedMemory::from_descriptor).ok()?;
-        let left = UnwrittenBlocks::new(memory).ok()?.left();
-        let files: BTreeSet<FileId> = left.iter().map(|block| block.file).collect();
-        let left_kib = left.len() as u64 * BLOCK_SIZE_BYTES / 1024;
-        (!left.is_empty()).then_some((left_kib, files.len()))
-    }
-
-    fn end(&mut self) {
-        self.leave_socket();
-        self.service.tell("STOPPING=1");
     }
 }

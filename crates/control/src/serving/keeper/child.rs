@@ -262,6 +262,10 @@ pub(super) fn has_ended(descriptor: &OwnedFd) -> bool {
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Nobody looks at it. A parent may have this process ignore the ends of its children, as some
+    /// supervisors do: then the kernel would keep no daemon's status. Who catches them does not ignore
+    /// them, and a daemon that is started finds the default again.
+    _child: Signal,
 }
 
 impl Signals {
@@ -270,6 +274,7 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).map_err(fail)?,
             interrupt: signal(SignalKind::interrupt()).map_err(fail)?,
+            _child: signal(SignalKind::child()).map_err(fail)?,
         })
     }
 

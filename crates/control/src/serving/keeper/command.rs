@@ -250,7 +250,6 @@ impl Keeper {
             }
             Request::GiveUp => {
                 if child.is_none() {
-                    self.stop_now = self.stopping;
                     self.stopping = true;
                     self.detach_mount();
                 }
