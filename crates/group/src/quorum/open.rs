@@ -119,11 +119,10 @@ impl Membership {
                 broken: None,
                 state: state.clone(),
             }),
-            disks: Arc::new(Ownership::new(
-                disks,
-                slots,
-                FailedFlushes::new(attendance.journal),
-            )),
+            disks: {
+                let failed_flushes = FailedFlushes::new(attendance.journal);
+                Arc::new(Ownership::new(disks, slots, failed_flushes))
+            },
         };
         membership.set_standings(state);
         membership.become_judge();

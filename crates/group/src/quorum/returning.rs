@@ -125,21 +125,7 @@ impl Membership {
                 ));
             }
         }
-        // A state may be in force for weeks; the mark of whoever has the group is not.
-        let is_older = |opener: &OpenerRecord| {
-            let heard = inner.heard.get(&number);
-            heard.is_some_and(|heard| (opener.sequence, opener.heartbeats_count) < *heard)
-        };
-        let own = look
-            .opener
-            .as_ref()
-            .filter(|opener| opener.group_uuid == self.uuid);
-        if own.is_some_and(is_older) {
-            return Err(format!(
-                "was set back to an older image: it has heard less of this group than before it went \
-                 away; drop disk {number} with --force and add it as a new disk"
-            ));
-        }
+        self.judge_mark(inner, look, number)?;
         let held = held_epoch(number).max(inner.held_epoch(number));
         let Some(newest) = look.newest_state() else {
             let is_blank = |slot: &SlotFound| matches!(slot, SlotFound::Blank);
@@ -188,6 +174,23 @@ impl Membership {
             ));
         }
         Ok(number)
+    }
+
+    /// Refuses a voter that shows an older mark of whoever has the group than it has taken: a state may
+    /// be in force for weeks, a mark is not.
+    fn judge_mark(&self, inner: &Inner, look: &DiskLook, number: DiskNumber) -> Result<(), String> {
+        let is_older = |opener: &&OpenerRecord| {
+            let heard = inner.heard.get(&number);
+            opener.group_uuid == self.uuid
+                && heard.is_some_and(|heard| (opener.sequence, opener.heartbeats_count) < *heard)
+        };
+        match look.opener.as_ref().filter(is_older) {
+            None => Ok(()),
+            Some(_) => Err(format!(
+                "was set back to an older image: it has heard less of this group than before it went \
+                 away; drop disk {number} with --force and add it as a new disk"
+            )),
+        }
     }
 
     fn judge_label<'a>(&self, inner: &Inner, look: &'a DiskLook) -> Result<&'a Label, String> {
