@@ -208,6 +208,28 @@ fn a_mount_right_after_an_unmount_by_somebody_else_works() {
 }
 
 #[test]
+fn a_process_whose_mount_went_ends_though_a_mount_was_refused_right_after() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    place.create_group();
+    place.mount();
+    let point = place.mount_point();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    std::fs::create_dir(place.path("full")).unwrap();
+    std::fs::write(place.path("full/file"), b"x").unwrap();
+    let unmounted = outcome(Command::new("umount").arg(&point));
+    assert_eq!(unmounted.code, 0, "{unmounted:?}");
+    let refused = place.run(["mount", "data", &place.text("full")]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    wait_for_end(daemon);
+    wait_for_end(keeper);
+    place.mount();
+    place.umount();
+}
+
+#[test]
 fn an_unmount_of_a_mount_in_use_names_the_processes() {
     if !can_mount() {
         return;

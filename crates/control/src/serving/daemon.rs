@@ -31,6 +31,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spindle_base::{DiskNumber, FileId, GroupName};
@@ -66,6 +67,9 @@ use crate::serving::service_manager::ServiceManager;
 use crate::serving::space_history::SpaceHistory;
 use lock::ServingLock;
 use threads::Worker;
+
+/// How long a dismount waits for a mount that somebody else is making.
+const MOUNTING_MOST: Duration = Duration::from_secs(10);
 
 /// What to serve, and how.
 #[derive(Debug, Clone)]
@@ -601,11 +605,23 @@ impl Daemon {
         self.exports.refuse_while_used()?;
         let mut directories = Vec::new();
         // Once more where somebody has mounted it meanwhile.
+        let begun = Instant::now();
         while !self.mounts.close_if_empty() {
             for mount in self.mounts.reports() {
-                self.mounts.remove(Path::new(&mount.directory))?;
+                match self.mounts.remove(Path::new(&mount.directory)) {
+                    // It was taken away from outside in that moment.
+                    Err(error) if error.kind == ControlErrorKind::NotFound => {}
+                    removed => removed?,
+                }
                 directories.push(mount.directory);
             }
+            if self.mounts.is_empty() && begun.elapsed() > MOUNTING_MOST {
+                return Err(ControlError::new(
+                    ControlErrorKind::Busy,
+                    format!("{} is being mounted: try again", self.group_name()),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
         self.stop_in_order();
         Ok(self.ending(true, directories))

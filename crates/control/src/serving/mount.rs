@@ -83,6 +83,8 @@ struct State {
     adding: bool,
     /// What changed by other doors meanwhile: that one is served before it is on the list.
     changed: BTreeSet<Changed>,
+    /// One has ended: the process may be left without any.
+    has_lost_mount: bool,
     /// The process ends: none is added any more.
     closed: bool,
 }
@@ -149,8 +151,8 @@ impl Mounts {
         has_forgotten
     }
 
-    /// Forgets mounts that have ended but for those that `stay`; whether there was one.
-    fn forget_ended(&self, state: &mut State, stays: impl Fn(&Served) -> bool) -> bool {
+    /// Forgets mounts that have ended but for those that `stay`.
+    fn forget_ended(&self, state: &mut State, stays: impl Fn(&Served) -> bool) {
         let mounts = std::mem::take(&mut state.mounts);
         let (mounts, ended): (Vec<_>, Vec<_>) =
             (mounts.into_iter()).partition(|served| served.mount.is_alive() || stays(served));
@@ -158,10 +160,10 @@ impl Mounts {
         let has_ended = !ended.is_empty();
         state.ended.extend(ended);
         state.ended.retain(|served| served.mount.is_served());
+        state.has_lost_mount |= has_ended;
         if has_ended && let Some(link) = &self.keeper {
             link.unmounted();
         }
-        has_ended
     }
 
     /// Waits for the requests of mounts that have ended, not for ever.
@@ -419,9 +421,9 @@ impl Mounts {
         Ok(())
     }
 
-    /// Forgets mounts that ended by somebody else's doing; whether there was one.
-    pub(super) fn reap(&self) -> bool {
-        self.forget_ended(&mut self.state.lock(), Served::is_stopping)
+    /// Forgets mounts that ended by somebody else's doing.
+    pub(super) fn reap(&self) {
+        self.forget_ended(&mut self.state.lock(), Served::is_stopping);
     }
 
     /// Lets none be added any more: the process is about to end.
@@ -438,6 +440,13 @@ impl Mounts {
             state.closed = true;
         }
         state.closed
+    }
+
+    /// As [`Self::close_if_empty`], where a mount has ended: whoever has seen that first may have been
+    /// about to add another one, and failed.
+    #[must_use]
+    pub(super) fn close_if_over(&self) -> bool {
+        self.state.lock().has_lost_mount && self.close_if_empty()
     }
 
     /// Whether nothing is mounted.
@@ -660,7 +669,8 @@ fn is_dead(directory: &Path) -> bool {
 pub(crate) fn remove_dead(directory: &Path) -> ControlResult<bool> {
     let mut removed = false;
     while let Some(mount) = mounted_at(directory) {
-        if !is_dead(directory) || mount.kind != "fuse.spindle" {
+        // Another one is not asked: it may hang.
+        if mount.kind != "fuse.spindle" || !is_soon_seen_dead(directory) {
             break;
         }
         detach(directory)?;

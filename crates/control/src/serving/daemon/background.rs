@@ -137,7 +137,10 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.scrub_on_schedule(now_s) {
                 outcome = Err(error);
             }
-            if daemon.mounts.reap() && !daemon.stay && daemon.mounts.close_if_empty() {
+            daemon.mounts.reap();
+            // Clients of exports are served to their end, as they are where a command unmounts.
+            let is_used = daemon.exports.refuse_while_used().is_err();
+            if !daemon.stay && !is_used && daemon.mounts.close_if_over() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));
                 return daemon.stop_in_order();
