@@ -6,9 +6,10 @@ mod names;
 mod redundancy;
 mod slow;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId};
 use spindle_fs::FsError;
 use spindle_group::ExtentView;
 
@@ -90,12 +91,21 @@ impl Run {
 
     /// A sync of the group answered that something was lost, and does not say of which files; or a
     /// kill or power cut came after faults and before any sync could tell. It can be files with an
-    /// extent that lies in one place only. Of a mirrored file that has its copies nothing was lost.
+    /// extent of which one disk at most has a copy and serves. Of a mirrored file that has its copies
+    /// nothing was lost.
     pub(crate) fn may_have_lost_what_lies_alone(&mut self) {
         let group = Arc::clone(self.system().group());
         let clock = self.model.clock;
+        let view = group.view();
+        let serving: BTreeSet<DiskNumber> = (view.disks.iter())
+            .filter(|disk| disk.mode == "online")
+            .map(|disk| disk.number)
+            .collect();
         for (id, content) in &mut self.model.contents {
-            let lies_alone = |extent: ExtentView| extent.copies.into_iter().flatten().count() == 1;
+            let lies_alone = |extent: ExtentView| {
+                let copies = extent.copies.into_iter().flatten();
+                copies.filter(|(disk, _)| serving.contains(disk)).count() <= 1
+            };
             let file = group.file(*id);
             if file.is_some_and(|file| group.map(&file).into_iter().any(lies_alone)) {
                 content.tell_of_loss(clock);
