@@ -38,6 +38,26 @@ struct State {
     quarantined_blocks: Vec<u64>,
 }
 
+impl State {
+    /// Blocks in quarantine that are given out again: on a disk that is to end early, those before its
+    /// end.
+    fn returning_blocks(&self, space: &DiskSpace, index: usize, au_size: AuSize) -> u64 {
+        if space.end_au() == space.au_count() {
+            return self.quarantined_blocks[index];
+        }
+        let end_block = space.end_au() << au_size.class();
+        let sealed = self.sealed.iter().flat_map(|(_, runs)| runs);
+        (self.open.iter().chain(sealed))
+            .filter(|run| usize::from(run.disk.0) == index)
+            .map(|run| {
+                end_block
+                    .saturating_sub(run.start_block)
+                    .min(1 << run.class)
+            })
+            .sum()
+    }
+}
+
 /// The free space of a group.
 #[derive(Debug)]
 pub struct Space {
@@ -296,7 +316,9 @@ impl Space {
         let state = self.state.lock();
         let index = usize::from(disk.0);
         match state.disks.get(index) {
-            Some(Some(space)) => space.free_blocks() + state.quarantined_blocks[index],
+            Some(Some(space)) => {
+                space.free_blocks() + state.returning_blocks(space, index, self.au_size)
+            }
             _ => 0,
         }
     }
@@ -307,7 +329,8 @@ impl Space {
         let index = usize::from(disk.0);
         match state.disks.get(index) {
             Some(Some(space)) => {
-                space.free_aus() + (state.quarantined_blocks[index] >> self.au_size.class())
+                let returning_blocks = state.returning_blocks(space, index, self.au_size);
+                space.free_aus() + (returning_blocks >> self.au_size.class())
             }
             _ => 0,
         }

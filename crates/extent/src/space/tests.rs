@@ -167,3 +167,26 @@ fn a_disk_comes_grows_and_is_forgotten_with_its_quarantine() {
     space.release(Sequence(1));
     assert_eq!(space.free_blocks(disk), 0);
 }
+
+#[test]
+fn what_is_freed_behind_a_disks_early_end_does_not_count_as_free() {
+    let disk = DiskNumber(0);
+    let space = Space::new(AuSize::DEFAULT, &[(disk, 11 << 20)]);
+    let first = space.allocate_aus(disk, 10).unwrap();
+    assert_eq!(first, 1);
+    space.end_disk(disk, 6 << 20);
+    // Of four AUs two lie before the end.
+    space.quarantine(Run {
+        disk,
+        start_block: 4 << AU_CLASS,
+        class: AU_CLASS + 2,
+    });
+    for _ in 0..2 {
+        assert_eq!(space.free_blocks(disk), 2 << AU_CLASS);
+        assert_eq!(space.free_aus(disk), 2);
+        space.seal(Sequence(1));
+        space.release(Sequence(1));
+    }
+    space.end_disk(disk, 11 << 20);
+    assert_eq!(space.free_aus(disk), 4);
+}
