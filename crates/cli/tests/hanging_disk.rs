@@ -466,3 +466,36 @@ fn a_keeper_that_is_told_to_end_while_a_killed_close_hangs_has_it_closed_first()
     assert!(place.mount_point().join("answered").is_dir());
     place.umount();
 }
+
+/// The keeper's view: the first thread stands for the process, and what it waits for in the kernel
+/// would hide that the process has ended.
+#[test]
+fn a_daemon_that_is_killed_while_its_opening_hangs_is_seen_to_have_ended() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(freezer) = Freezer::new(&place) else {
+        return;
+    };
+    std::fs::write(place.path("spindle.toml"), "io_deadline_s = 100\n").unwrap();
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    let stop = AtomicBool::new(false);
+    let _ending = Ending(&stop, &freezer);
+    freezer.freeze();
+    let mut command = place.command(["mount", "data"]);
+    let mut mounting = command.arg(place.mount_point()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let keeper = place::children_of(mounting.id())[0];
+    let daemon = place::children_of(keeper)[0];
+    let state = || std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
+    signal(daemon, Signal::KILL);
+    std::thread::sleep(Duration::from_secs(2));
+    let seen = state();
+    freezer.thaw();
+    mounting.wait().unwrap();
+    wait_for_end(daemon);
+    assert!(seen.contains(") Z "), "{seen}");
+}

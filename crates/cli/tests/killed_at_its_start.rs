@@ -20,14 +20,15 @@ const MOST: Duration = Duration::from_secs(60);
 /// Threads that answer the kernel, numbered from zero.
 const WORKERS_COUNT: usize = 4;
 
-/// A `spindle mount` that waits for its daemon, whose first thread is held.
+/// A `spindle mount` that waits for its daemon, whose thread that opens and mounts is held.
 struct Start {
     command: Child,
     daemon: u32,
+    thread: u32,
 }
 
 impl Start {
-    /// Begins to mount and holds the daemon's first thread between two system calls, as soon as
+    /// Begins to mount and holds the daemon's thread `serve` between two system calls, as soon as
     /// `is_reached`; all its other threads go on. `None` where this machine lets nobody do that.
     fn held_when(place: &Place, is_reached: impl Fn() -> bool) -> Option<Self> {
         let mut command = place.command(["mount", "data"]);
@@ -45,7 +46,14 @@ impl Start {
             assert!(ended.is_none() && begun.elapsed() < MOST, "{ended:?}");
             std::thread::sleep(Duration::from_micros(100));
         };
-        let traced = Pid::from_raw(i32::try_from(daemon).unwrap());
+        let thread = loop {
+            if let Some(thread) = thread_serving(daemon) {
+                break thread;
+            }
+            assert!(begun.elapsed() < MOST, "it does not begin");
+            std::thread::sleep(Duration::from_micros(100));
+        };
+        let traced = Pid::from_raw(i32::try_from(thread).unwrap());
         if let Err(error) = ptrace::seize(traced, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
             println!("skipped: a process cannot be traced here ({error})");
             command.wait().unwrap();
@@ -74,13 +82,17 @@ impl Start {
             };
             ptrace::syscall(traced, passed_on).unwrap();
         }
-        Some(Self { command, daemon })
+        Some(Self {
+            command,
+            daemon,
+            thread,
+        })
     }
 
     /// Kills the daemon; what the command said.
     fn killed(mut self) -> Output {
         signal(self.daemon, Signal::KILL);
-        let traced = Pid::from_raw(i32::try_from(self.daemon).unwrap());
+        let traced = Pid::from_raw(i32::try_from(self.thread).unwrap());
         // Whoever traces it sees its end first.
         while let Ok(seen) = waitpid(traced, Some(WaitPidFlag::__WALL)) {
             if matches!(seen, WaitStatus::Signaled(..) | WaitStatus::Exited(..)) {
@@ -97,6 +109,16 @@ impl Start {
         }
         self.command.wait_with_output().unwrap()
     }
+}
+
+/// The thread that opens the group and mounts it.
+fn thread_serving(daemon: u32) -> Option<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{daemon}/task")).ok()?;
+    let is_meant = |path: &std::path::Path| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "serve")
+    };
+    let found = threads.flatten().find(|thread| is_meant(&thread.path()))?;
+    found.file_name().to_str()?.parse().ok()
 }
 
 /// A daemon that answers programs and is held before its keeper has heard of its mount.

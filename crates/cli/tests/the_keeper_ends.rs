@@ -154,6 +154,59 @@ fn a_mount_that_was_removed_after_its_keeper_gave_up_leaves_nothing_unwritten() 
     closed_with(&place, keeper, &contents);
 }
 
+/// Limits the numbers of the files and sockets that a process may have open; the limit before.
+fn limit_descriptors(process_id: u32, most: Option<u64>) -> Option<u64> {
+    let pid = rustix::process::Pid::from_raw(process_id.try_into().unwrap());
+    let resource = rustix::process::Resource::Nofile;
+    let mut limits = rustix::process::getrlimit(resource);
+    limits.current = most;
+    let before = rustix::process::prlimit(pid, resource, limits).unwrap();
+    before.current
+}
+
+/// Leaves the keeper room for one file once its daemon has gone, which is too little to start
+/// another one; the limit before.
+fn keep_from_starting(keeper: u32) -> Option<u64> {
+    let free = (0..).find(|number| {
+        let path = format!("/proc/{keeper}/fd/{number}");
+        std::fs::symlink_metadata(path).is_err()
+    });
+    limit_descriptors(keeper, free)
+}
+
+#[test]
+fn a_last_daemon_that_cannot_be_started_is_tried_for_until_it_can() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    let before = keep_from_starting(keeper);
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(std::path::Path::new(&format!("/proc/{keeper}/exe")).exists());
+    limit_descriptors(keeper, before);
+    closed_with(&place, keeper, &contents);
+}
+
+#[test]
+fn a_second_signal_ends_a_keeper_that_can_start_no_last_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, _) = unwritten();
+    keep_from_starting(keeper);
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    std::thread::sleep(Duration::from_secs(1));
+    signal(keeper, Signal::TERM);
+    wait_for_end(keeper);
+    assert!(!is_mounted(&place.mount_point()));
+    place.assert_lost_is_told();
+}
+
 #[test]
 fn a_last_daemon_that_dies_too_ends_the_keeper_which_says_what_is_lost() {
     if !can_mount() {

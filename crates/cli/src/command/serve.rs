@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use spindle_base::GroupName;
@@ -185,9 +185,14 @@ fn serve(settings: &Settings, mut options: ServeOptions, arguments: &ServeArgume
             return Ok(0);
         }
     }
-    let mut starter = Some(Starter::detach()?);
-    let served: ControlResult<()> = spindle_control::serve(settings, &options, |ready| {
-        if let Some(starter) = starter.take() {
+    let starter = Arc::new(Mutex::new(Some(Starter::detach()?)));
+    let take = |starter: &Mutex<Option<Starter>>| {
+        let mut starter = starter.lock().unwrap_or_else(PoisonError::into_inner);
+        starter.take()
+    };
+    let for_ready = starter.clone();
+    let served: ControlResult<()> = spindle_control::serve(settings, &options, move |ready| {
+        if let Some(starter) = take(&for_ready) {
             starter.ready(ready);
         }
     });
@@ -197,7 +202,7 @@ fn serve(settings: &Settings, mut options: ServeOptions, arguments: &ServeArgume
             link.failed(&error);
             tracing::error!("{error:#}");
         }
-        match starter.take() {
+        match take(&starter) {
             Some(starter) => starter.failed(&error),
             None if options.keeper.is_none() => tracing::error!("{error:#}"),
             None => {}

@@ -157,6 +157,17 @@ fn own_memory() -> ControlResult<Kept> {
 pub fn serve(
     settings: &Settings,
     options: &ServeOptions,
+    ready: impl FnOnce(&ReadyReport) + Send + 'static,
+) -> ControlResult<()> {
+    // On a thread of its own: the state of the first one tells the keeper whether the process has
+    // ended, and so that one asks nothing of a disk, which may hang.
+    let (settings, options) = (settings.clone(), options.clone());
+    threads::run("serve", move || serve_here(&settings, &options, ready))
+}
+
+fn serve_here(
+    settings: &Settings,
+    options: &ServeOptions,
     ready: impl FnOnce(&ReadyReport),
 ) -> ControlResult<()> {
     runtime_directory::make(&settings.runtime_directory)?;
