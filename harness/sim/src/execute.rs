@@ -91,8 +91,8 @@ impl Run {
 
     /// A sync of the group answered that something was lost, and does not say of which files; or a
     /// kill or power cut came after faults and before any sync could tell. It can be files with an
-    /// extent of which one disk at most has a copy and serves. Of a mirrored file that has its copies
-    /// nothing was lost.
+    /// extent that lies in one place only, or of which one disk alone that may fail has a copy and
+    /// serves. Of a mirrored file that has its copies nothing was lost.
     pub(crate) fn may_have_lost_what_lies_alone(&mut self) {
         let group = Arc::clone(self.system().group());
         let clock = self.model.clock;
@@ -101,10 +101,19 @@ impl Run {
             .filter(|disk| disk.mode == "online")
             .map(|disk| disk.number)
             .collect();
+        let failing: BTreeSet<DiskNumber> = (self.failing_slots().into_iter())
+            .filter_map(|slot| self.number_of(slot))
+            .collect();
         for (id, content) in &mut self.model.contents {
             let lies_alone = |extent: ExtentView| {
-                let copies = extent.copies.into_iter().flatten();
-                copies.filter(|(disk, _)| serving.contains(disk)).count() <= 1
+                let copies = || extent.copies.iter().flatten().map(|(disk, _)| disk);
+                let mut here = copies().filter(|disk| serving.contains(disk));
+                let is_alone = match (here.next(), here.next()) {
+                    (None, _) => true,
+                    (Some(disk), None) => failing.contains(disk),
+                    (Some(_), Some(_)) => false,
+                };
+                copies().count() == 1 || is_alone
             };
             let file = group.file(*id);
             if file.is_some_and(|file| group.map(&file).into_iter().any(lies_alone)) {

@@ -140,13 +140,23 @@ impl Probe {
     pub(crate) fn confirm(&self, servers: &NfsServers) -> ControlResult<()> {
         let mut probes = look_at_all(std::slice::from_ref(&self.path), servers);
         let again = probes.remove(0);
-        if let Some(failure) = again.failure {
-            return Err(failure);
-        }
-        let label = |probe: &Self| probe.look.as_ref().map(|look| look.label.clone());
+        let Some(look) = &again.look else {
+            return Err(again.failure.unwrap_or_else(|| {
+                ControlError::new(
+                    ControlErrorKind::Io,
+                    format!("{} cannot be read any more", again.path.display()),
+                )
+            }));
+        };
+        // What a label that is damaged lacks may differ from one look to the next.
+        let has_same_label = self.look.as_ref().is_some_and(|before| {
+            std::mem::discriminant(&before.label) == std::mem::discriminant(&look.label)
+        }) && self.identity() == again.identity();
+        // One that was just leaving its group has left it by now.
+        let joined = self.member().is_none() && again.member().is_some();
         // Beside the label of a member nobody looked for other marks where many were looked at.
         let has_same_marks = self.member().is_some() || self.foreign == again.foreign;
-        if label(self) == label(&again) && has_same_marks {
+        if has_same_label && !joined && has_same_marks {
             return Ok(());
         }
         Err(ControlError::new(
@@ -157,6 +167,13 @@ impl Probe {
                 again.found()
             ),
         ))
+    }
+
+    /// The group and the disk of its label, or of what is left of one.
+    fn identity(&self) -> Option<(Uuid, Uuid)> {
+        let left = self.overwritten().map(|overwritten| &*overwritten.label);
+        let label = self.label().or(left)?;
+        Some((label.group_uuid, label.disk_uuid))
     }
 
     /// One that is used anew is to bear no marks that were there beside our structures.

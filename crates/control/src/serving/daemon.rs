@@ -616,7 +616,7 @@ impl Daemon {
         self.exports.refuse_while_used()?;
         let mut directories = Vec::new();
         // Once more where somebody has mounted it meanwhile.
-        let begun = Instant::now();
+        let mut empty_since: Option<Instant> = None;
         while !self.mounts.close_if_empty() {
             for mount in self.mounts.reports() {
                 match self.mounts.remove(Path::new(&mount.directory)) {
@@ -626,7 +626,9 @@ impl Daemon {
                 }
                 directories.push(mount.directory);
             }
-            if self.mounts.is_empty() && begun.elapsed() > MOUNTING_MOST {
+            let is_empty = self.mounts.is_empty();
+            let since = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
+            if since.is_some_and(|since| since.elapsed() > MOUNTING_MOST) {
                 return Err(ControlError::new(
                     ControlErrorKind::Busy,
                     format!("{} is being mounted: try again", self.group_name()),

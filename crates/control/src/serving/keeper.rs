@@ -719,11 +719,25 @@ impl Keeper {
         self.told_to_end = true;
     }
 
-    /// The last daemon could not be started, for want of memory or processes: it is tried again.
+    /// The last daemon could not be started, for want of memory or processes: it is tried again after a
+    /// pause, in which commands and whoever supervises this process are answered.
     async fn pause_before_last(&mut self, signals: &mut child::Signals) {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
-            () = signals.received() => self.hear_the_end(),
+        self.service.tell("WATCHDOG=1");
+        let pause = tokio::time::sleep(LOOK_INTERVAL);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                asked = self.commands.recv() => if let Some(asked) = asked {
+                    self.serve_command(asked, None).await;
+                    // It is tried again at once in any case.
+                    self.go_on = false;
+                },
+                () = signals.received() => {
+                    self.hear_the_end();
+                    return;
+                }
+            }
         }
     }
 
