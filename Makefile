@@ -7,7 +7,7 @@ SEEDS ?= 50000
 CUTS ?= 50
 ROUNDS ?= 3
 THREAD_SEEDS ?= 10000
-RELEASE = target/release
+RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 # Where PostgreSQL cannot be had, the demo brings a database of its own.
 SQLITE = $(if $(wildcard /usr/lib/postgresql/*/bin/initdb)$(shell command -v initdb),,--features sqlite)

@@ -105,6 +105,21 @@ fn create_mirror(place: &Place, hanging: &Path) {
     place.tell(["group", "create", "data"].iter().chain(&sides));
 }
 
+/// A mounted group of which one copy lies on the file system that can be frozen; none where this machine
+/// cannot do that.
+fn mounted_mirror() -> Option<(Place, Freezer)> {
+    if !can_mount() {
+        return None;
+    }
+    let place = Place::new();
+    let freezer = Freezer::new(&place)?;
+    let hanging = freezer.point.join("disk");
+    create_mirror(&place, &hanging);
+    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
+    place.mount();
+    Some((place, freezer))
+}
+
 fn offline_count(place: &Place) -> u64 {
     let group = place.ask(["group", "show", "data"]);
     group["offline_disks_count"].as_u64().unwrap()
@@ -254,17 +269,9 @@ fn closed_with(place: &Place, keeper: u32, contents: &[u8]) {
 
 #[test]
 fn a_daemon_that_dies_while_it_writes_out_what_was_unmounted_is_followed_by_one_that_only_closes() {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new();
-    let Some(freezer) = Freezer::new(&place) else {
+    let Some((place, freezer)) = mounted_mirror() else {
         return;
     };
-    let hanging = freezer.point.join("disk");
-    create_mirror(&place, &hanging);
-    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
-    place.mount();
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let contents = bytes(3, 300_000);
     let stop = AtomicBool::new(false);
@@ -294,12 +301,7 @@ fn a_daemon_that_dies_while_it_writes_out_what_was_unmounted_is_followed_by_one_
 fn unmounted_while_a_disk_hangs(
     then: impl Fn(&Place, &Freezer, u32, u32) + Sync,
 ) -> Option<(Place, Freezer, place::Outcome)> {
-    let place = Place::new();
-    let freezer = Freezer::new(&place)?;
-    let hanging = freezer.point.join("disk");
-    create_mirror(&place, &hanging);
-    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
-    place.mount();
+    let (place, freezer) = mounted_mirror()?;
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let stop = AtomicBool::new(false);
     let said = std::thread::scope(|scope| {
@@ -321,9 +323,6 @@ fn unmounted_while_a_disk_hangs(
 
 #[test]
 fn a_close_that_was_cut_off_with_its_keeper_is_not_told_as_done() {
-    if !can_mount() {
-        return;
-    }
     let killed = |_: &Place, _: &Freezer, daemon, keeper| {
         std::thread::sleep(Duration::from_millis(300));
         signal(keeper, Signal::KILL);
@@ -343,9 +342,6 @@ fn a_close_that_was_cut_off_with_its_keeper_is_not_told_as_done() {
 
 #[test]
 fn a_daemon_that_is_killed_in_its_close_while_a_disk_hangs_is_followed_by_one_that_closes() {
-    if !can_mount() {
-        return;
-    }
     let killed = |place: &Place, freezer: &Freezer, daemon, _| {
         // The very end: nobody is to find its keeper any more.
         wait_for("it closes", || !place.path("run/data.keeper").exists());
@@ -375,17 +371,9 @@ fn a_mount_whose_killed_daemon_hangs_in_the_kernel_is_given_up_at_once_and_close
 }
 
 fn given_up_at_once(seen: Duration) {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new();
-    let Some(freezer) = Freezer::new(&place) else {
+    let Some((place, freezer)) = mounted_mirror() else {
         return;
     };
-    let hanging = freezer.point.join("disk");
-    create_mirror(&place, &hanging);
-    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
-    place.mount();
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let contents = bytes(4, 300_000);
     let stop = AtomicBool::new(false);
@@ -409,17 +397,9 @@ fn given_up_at_once(seen: Duration) {
 /// before, and goes on waiting: what programs were answered for is in its memory alone.
 #[test]
 fn a_mount_that_is_given_up_twice_by_a_command_keeps_what_waits() {
-    if !can_mount() {
-        return;
-    }
-    let place = Place::new();
-    let Some(freezer) = Freezer::new(&place) else {
+    let Some((place, freezer)) = mounted_mirror() else {
         return;
     };
-    let hanging = freezer.point.join("disk");
-    create_mirror(&place, &hanging);
-    std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
-    place.mount();
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let contents = bytes(5, 300_000);
     let stop = AtomicBool::new(false);
@@ -445,9 +425,6 @@ fn a_mount_that_is_given_up_twice_by_a_command_keeps_what_waits() {
 
 #[test]
 fn a_keeper_that_is_told_to_end_while_a_killed_close_hangs_has_it_closed_first() {
-    if !can_mount() {
-        return;
-    }
     let killed = |place: &Place, freezer: &Freezer, daemon, keeper| {
         wait_for("it closes", || !place.path("run/data.keeper").exists());
         std::thread::sleep(Duration::from_millis(300));

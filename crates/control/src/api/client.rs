@@ -413,16 +413,16 @@ impl Files for Client {
         self.ask(&MakeSymlink::of(path, target, new))
     }
 
-    fn sync(&self) -> ControlResult<()> {
-        self.ask(&SyncFiles {})
-    }
-
-    fn tell_lost(&self, path: &Path) -> ControlResult<()> {
-        let path = path.to_owned();
-        match self.ask(&TellLost { path }) {
-            // An earlier version tells it to one sync alone.
-            Err(error) if error.kind == ControlErrorKind::Version => Ok(()),
-            told => told,
+    fn sync(&self, written: &[&Path]) -> ControlResult<()> {
+        self.ask(&SyncFiles {})?;
+        for path in written {
+            let path = path.to_path_buf();
+            match self.ask(&TellLost { path }) {
+                // An earlier version tells it to one sync alone.
+                Err(error) if error.kind == ControlErrorKind::Version => break,
+                told => told?,
+            }
         }
+        Ok(())
     }
 }

@@ -59,8 +59,7 @@ pub trait Files: Sync {
     /// As for [`Files::map`], and what `out` answers.
     fn read_to(&self, path: &Path, out: &mut dyn Write) -> ControlResult<u64>;
     /// Makes a file of all bytes of `input`, in place of one that is there, and returns how
-    /// many there were. Durable after [`Files::sync`], where
-    /// [`Files::tell_lost`] says of no loss.
+    /// many there were. Not durable before a [`Files::sync`] that names it.
     ///
     /// # Errors
     /// Where the directory is not there, a directory has the name, or there is no room; the
@@ -76,17 +75,12 @@ pub trait Files: Sync {
     /// # Errors
     /// Where the parent is not there or something else has the name.
     fn make_symlink(&self, path: &Path, target: &Path, new: NewEntry) -> ControlResult<()>;
-    /// Makes everything durable.
+    /// Makes everything durable, and asks of each file that was `written` what was lost of it: another
+    /// sync of everything may have been told. One that is not there any more is no error.
     ///
     /// # Errors
-    /// Where a disk refused and no copy is left.
-    fn sync(&self) -> ControlResult<()>;
-    /// After [`Files::sync`]: whether something of the file was lost, which another sync of everything
-    /// may have been told. One that is not there any more is no error.
-    ///
-    /// # Errors
-    /// Where something is lost.
-    fn tell_lost(&self, path: &Path) -> ControlResult<()>;
+    /// Where a disk refused and no copy is left, or something of these files is lost.
+    fn sync(&self, written: &[&Path]) -> ControlResult<()>;
 }
 
 impl From<Time> for TimeReport {

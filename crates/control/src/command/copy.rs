@@ -98,12 +98,12 @@ pub fn copy(
             execute(source, destination, step, options, progress, &mut report)?;
         }
     }
-    destination.files.sync()?;
-    // What disks lost meanwhile was perhaps told to somebody else's sync of everything.
-    let steps = plans.iter().flatten();
-    for step in steps.filter(|step| step.entry.kind == "file") {
-        destination.files.tell_lost(&step.to)?;
-    }
+    let files = plans
+        .iter()
+        .flatten()
+        .filter(|step| step.entry.kind == "file");
+    let written: Vec<&Path> = files.map(|step| step.to.as_path()).collect();
+    destination.files.sync(&written)?;
     Ok(report)
 }
 

@@ -583,11 +583,18 @@ impl Files for OpenFiles {
         Ok(())
     }
 
-    fn sync(&self) -> ControlResult<()> {
-        Ok(self.file_system.sync()?)
+    fn sync(&self, written: &[&Path]) -> ControlResult<()> {
+        self.file_system.sync()?;
+        written.iter().try_for_each(|path| self.tell_lost(path))
     }
+}
 
-    fn tell_lost(&self, path: &Path) -> ControlResult<()> {
+impl OpenFiles {
+    /// What a sync of everything found lost of the file, where it was told to somebody else.
+    ///
+    /// # Errors
+    /// What was lost.
+    pub(crate) fn tell_lost(&self, path: &Path) -> ControlResult<()> {
         let path = normal(path)?;
         let fail = |error: FsError| ControlError::from(error).about(self.display(&path));
         let opened = (self.file_system.resolve(path.as_os_str()))

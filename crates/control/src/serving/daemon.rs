@@ -626,9 +626,9 @@ impl Daemon {
                 }
                 directories.push(mount.directory);
             }
-            let is_empty = self.mounts.is_empty();
-            let since = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
-            if since.is_some_and(|since| since.elapsed() > MOUNTING_MOST) {
+            if self.mounts.is_empty()
+                && empty_since.get_or_insert_with(Instant::now).elapsed() > MOUNTING_MOST
+            {
                 return Err(ControlError::new(
                     ControlErrorKind::Busy,
                     format!("{} is being mounted: try again", self.group_name()),

@@ -170,7 +170,7 @@ fn of_files() -> Vec<Route> {
             let files = daemon.files();
             files.make_symlink(&call.path, &call.target, call.entry())
         }),
-        answers(|daemon, _: SyncFiles, _| daemon.files().sync()),
+        answers(|daemon, _: SyncFiles, _| daemon.files().sync(&[])),
         answers(|daemon, call: TellLost, _| daemon.files().tell_lost(&call.path)),
     ]
 }

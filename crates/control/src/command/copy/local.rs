@@ -376,12 +376,8 @@ impl Files for LocalFiles {
         Ok(())
     }
 
-    /// Each was synced before it got its name.
-    fn tell_lost(&self, _path: &Path) -> ControlResult<()> {
-        Ok(())
-    }
-
-    fn sync(&self) -> ControlResult<()> {
+    /// Each file was synced before it got its name.
+    fn sync(&self, _written: &[&Path]) -> ControlResult<()> {
         let changed =
             std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
