@@ -163,14 +163,19 @@ impl Log {
             return;
         }
         let ring = Ring::of(memory);
-        let (from, to) = (ring.place(self.released), ring.place(position));
+        // The log may have gone round and lie where the oldest of that lay.
+        let first = self.released.max((self.end + 2).saturating_sub(ring.words));
+        self.released = position;
+        if first >= position {
+            return;
+        }
+        let (from, to) = (ring.place(first), ring.place(position));
         if from < to {
             memory.release(from, to);
         } else {
             memory.release(from, memory.words().len());
             memory.release(LOG_START, to);
         }
-        self.released = position;
     }
 }
 

@@ -204,6 +204,28 @@ fn the_ring_goes_round_many_times_and_keeps_what_was_not_cut() {
 }
 
 #[test]
+fn a_cut_gives_no_memory_back_that_the_log_has_gone_round_into() {
+    let journal = live();
+    // So little is not given back at once.
+    journal.edit(None, &put(0, &vec![1; 20_000 * 8]));
+    journal.cut(journal.place());
+    let value = vec![2; 32 << 10];
+    let (mut kept, mut left_count) = (None, 0);
+    while journal.log.lock().end() < super::layout::LOG_WORDS + 10_000 {
+        if journal.log.lock().end() > super::layout::LOG_WORDS / 8 && kept.is_none() {
+            kept = Some(journal.place());
+        }
+        left_count += usize::from(kept.is_some());
+        journal.edit(None, &put(1, &value));
+    }
+    assert!(!journal.is_overflowed());
+    journal.cut(kept.unwrap());
+    assert_eq!(next(&journal).1.edits.len(), left_count);
+    journal.cut(journal.place());
+    assert!(next(&journal).1.is_empty());
+}
+
+#[test]
 fn a_log_that_is_full_says_so_until_a_commit_has_cut_it() {
     let journal = live();
     let value = vec![1; 1 << 20];
