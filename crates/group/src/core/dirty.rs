@@ -50,7 +50,7 @@ use crate::core::disks::Target;
 use crate::core::file::File;
 use crate::incarnation::{Incarnation, Life};
 use crate::levels;
-use block_set::BlockSet;
+pub(crate) use block_set::BlockSet;
 pub use copied::HasFlushed;
 pub use region::RegionKey;
 use region::{OpenRows, Region};

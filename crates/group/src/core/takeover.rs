@@ -9,6 +9,7 @@
 //! journal cannot tell (more writes than it names, a write that failed on every copy), all dirty
 //! regions are, as after a power cut.
 
+mod lacking;
 mod unflushed;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::core::file::File;
 use crate::core::keeper_journal::Kept;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::Membership;
+use lacking::Lacking;
 use unflushed::Unflushed;
 pub(super) use unflushed::cannot_be_flushed;
 
@@ -64,7 +66,8 @@ impl Kept {
         for touch in &recovered.touches {
             apply_touch(scene.catalog, touch)?;
         }
-        apply_extents(scene, &recovered.extents, &mut unflushed)?;
+        let lacking = apply_extents(scene, &recovered.extents, &mut unflushed)?;
+        lacking.put(scene, &unflushed)?;
         unflushed.owe(scene, recovered)?;
         scene.catalog.commit(Sequence(u64::MAX))?;
         scene.catalog.settle()?;
@@ -95,12 +98,14 @@ fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// Brings extents into the rows that hold them; what no flush covered stays beyond the marks.
+/// Brings extents into the rows that hold them; what no flush covered stays beyond the marks. Gives what
+/// disks lack of them.
 fn apply_extents(
     scene: &Scene<'_>,
     extents: &BTreeMap<(FileId, u32), RecoveredExtent>,
     unflushed: &mut Unflushed,
-) -> Result<(), GroupError> {
+) -> Result<Lacking, GroupError> {
+    let mut lacking = Lacking::default();
     let Scene {
         catalog,
         space,
@@ -162,6 +167,8 @@ fn apply_extents(
             let durable_blocks = stored.map_or(0, |stored| stored.mark_blocks);
             let blocks = schedule.envelope(index);
             let mark_blocks = unflushed.mark_of(file, blocks, extent, durable_blocks);
+            let disks = unflushed.lacking(file, blocks, extent);
+            lacking.add(file, (schedule, index), mark_blocks, &disks);
             put_extent(&mut map, index, extent, mark_blocks, space).map_err(told)?;
         }
         match map.encode_row(number) {
@@ -170,7 +177,7 @@ fn apply_extents(
         }
         catalog.apply(edit);
     }
-    Ok(())
+    Ok(lacking)
 }
 
 fn put_extent(

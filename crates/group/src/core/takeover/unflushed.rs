@@ -174,7 +174,11 @@ impl Unflushed {
         if scene.membership.can_do_without(&suspect) {
             let numbers: Vec<DiskNumber> = suspect.into_iter().collect();
             scene.membership.take_offline(&numbers, &reason)?;
-            return Ok(unflushed);
+            // Of those that stay none may be without a flush, whatever kept the first one from it.
+            return match cover().first() {
+                None => Ok(unflushed),
+                Some(flush) => Err(cannot_be_flushed(flush)),
+            };
         }
         unflushed.doubtful = suspect;
         // Noted in the journal: whatever becomes of this process, the next one knows of them.
@@ -279,6 +283,32 @@ impl Unflushed {
         }
         self.hides.insert(file);
         durable_blocks
+    }
+
+    /// The disks with copies of an extent that may lack what was written to it, where another copy counts.
+    pub(super) fn lacking(
+        &self,
+        file: FileId,
+        blocks: (u64, u64),
+        extent: &RecoveredExtent,
+    ) -> Vec<DiskNumber> {
+        if self.only_on(file, blocks, copies_of(extent)).is_some() {
+            return Vec::new();
+        }
+        let copies = copies_of(extent).filter(|copy| copy.is_present());
+        (copies.map(ExtentCopy::disk))
+            .filter(|disk| self.gone.contains(disk) || self.doubtful.contains(disk))
+            .collect()
+    }
+
+    /// The disk that lost what no flush had covered and serves on, where there is no other and none
+    /// is gone.
+    pub(super) fn only_doubtful(&self) -> Option<DiskNumber> {
+        let mut doubtful = self.doubtful.iter().copied();
+        let (only, None, true) = (doubtful.next()?, doubtful.next(), self.gone.is_empty()) else {
+            return None;
+        };
+        Some(only)
     }
 
     /// Puts the rows of the files that owe an error.
