@@ -9,7 +9,8 @@
 //! - the **requests** whose effect is in the log, so that none is done twice;
 //! - the **disks that failed a flush** which nobody was told of yet: asked again they may answer
 //!   well, without what they held;
-//! - which **appearance** of each disk is served: another one may lack what no flush had covered.
+//! - which **appearance** of each disk is served: another one may lack what no flush had covered;
+//! - which **state** of the group is in force, for who cannot see half of the disks that vote.
 //!
 //! **Invariants.** A record is whole or not there: its first word, which no other record ever
 //! had, is stored last. Records of one operation count only where its end is in the log too
@@ -36,6 +37,7 @@ mod log;
 #[cfg(feature = "loom")]
 pub mod models;
 mod recovered;
+mod standing;
 mod unwritten;
 
 use std::collections::BTreeSet;
@@ -52,6 +54,8 @@ use layout::{REQUESTS_COUNT, TOUCHES_COUNT, WRITES_COUNT};
 use log::{Kind, Log};
 pub use recovered::{Recovered, RecoveredExtent, Touch};
 use spindle_device::words::SharedMemory;
+pub use standing::Standing;
+use standing::States;
 pub use unwritten::{BlockSlot, LeftBlock, LostBlock, UnwrittenBlocks};
 
 /// A log that fills such a part of its ring asks for a commit: 16 MiB of what ships.
@@ -466,6 +470,38 @@ impl KeptJournal {
     #[must_use]
     pub fn served_another(&self, disk: DiskNumber, appearance: u64) -> bool {
         Named::in_memory(&self.memory).served_another(disk, appearance)
+    }
+
+    /// A state of this epoch is about to be sent to disks.
+    pub fn try_epoch(&self, epoch: u64) {
+        States::in_memory(&self.memory).try_epoch(epoch);
+    }
+
+    /// The state of this epoch is relied on: to be called before anybody does.
+    pub fn rely_on_epoch(&self, epoch: u64) {
+        States::in_memory(&self.memory).rely_on_epoch(epoch);
+    }
+
+    /// Whether no disk that serves lacks anything that another one has: to be called before one does.
+    pub fn note_all_is_equal(&self, is_equal: bool) {
+        States::in_memory(&self.memory).set_all_is_equal(is_equal);
+    }
+
+    /// What was noted of states is of the process of this claim, which has begun.
+    pub fn begin_states(&self, claim: Claim) {
+        States::in_memory(&self.memory).begin(claim);
+    }
+
+    /// The group's states, as the process knew them whose journal this is, or one that followed it with
+    /// nobody between; `None` where that one did not say.
+    #[must_use]
+    pub fn standing(&self) -> Option<Standing> {
+        let standing = States::in_memory(&self.memory).standing()?;
+        let has_failed = Named::in_memory(&self.memory).have_any_failed();
+        Some(Standing {
+            all_is_equal: standing.all_is_equal && !has_failed,
+            ..standing
+        })
     }
 
     /// Every file concerned owes the error, or the disk is offline. A process that does not serve

@@ -35,7 +35,7 @@ pub use error::CatalogError;
 pub use kept::models;
 pub use kept::{
     BlockSlot, Bracket, Claim, Connection, KeptJournal, LeftBlock, LostBlock, Recovered,
-    RecoveredExtent, RequestUnderWay, Touch, TouchSlot, UnwrittenBlocks, WORKERS_MAX,
+    RecoveredExtent, RequestUnderWay, Standing, Touch, TouchSlot, UnwrittenBlocks, WORKERS_MAX,
     WriteUnderWay,
 };
 pub use levels::Committing;

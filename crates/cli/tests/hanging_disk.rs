@@ -108,16 +108,31 @@ fn create_mirror(place: &Place, hanging: &Path) {
 /// A mounted group of which one copy lies on the file system that can be frozen; none where this machine
 /// cannot do that.
 fn mounted_mirror() -> Option<(Place, Freezer)> {
+    mounted(create_mirror, "")
+}
+
+/// A mounted group, made by `create`, with a disk on the file system that can be frozen.
+fn mounted(create: impl FnOnce(&Place, &Path), settings: &str) -> Option<(Place, Freezer)> {
     if !can_mount() {
         return None;
     }
     let place = Place::new();
     let freezer = Freezer::new(&place)?;
+    std::fs::write(place.path("spindle.toml"), settings).unwrap();
     let hanging = freezer.point.join("disk");
-    create_mirror(&place, &hanging);
+    create(&place, &hanging);
     std::os::unix::fs::symlink(&hanging, place.disk("b")).unwrap();
     place.mount();
     Some((place, freezer))
+}
+
+/// A group without redundancy, of which one disk lies on the file system that can be frozen.
+fn create_external(place: &Place, hanging: &Path) {
+    let [first, second] =
+        [place.disk("a"), hanging.display().to_string()].map(|disk| format!("{disk}:96M"));
+    let disks = ["--file-disk", &first, "--file-disk", &second];
+    let words = ["group", "create", "data", "--redundancy", "external"];
+    place.tell(words.iter().chain(&disks));
 }
 
 fn offline_count(place: &Place) -> u64 {
@@ -475,4 +490,92 @@ fn a_daemon_that_is_killed_while_its_opening_hangs_is_seen_to_have_ended() {
     mounting.wait().unwrap();
     wait_for_end(daemon);
     assert!(seen.contains(") Z "), "{seen}");
+}
+
+/// Freezes the disk, begins to write and sync the file, and kills the daemon while that is under way;
+/// gives the daemon and who writes.
+fn killed_while_it_writes<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    place: &Place,
+    freezer: &Freezer,
+    contents: &'scope [u8],
+) -> (u32, std::thread::ScopedJoinHandle<'scope, Duration>) {
+    let daemon = place.process_id();
+    let path = place.mount_point().join("file");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&contents[..4096]).unwrap();
+    file.sync_all().unwrap();
+    freezer.freeze();
+    let writing = scope.spawn(move || {
+        let begun = Instant::now();
+        file.rewind().unwrap();
+        file.write_all(contents).unwrap();
+        file.sync_all().unwrap();
+        begun.elapsed()
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!writing.is_finished(), "nothing hangs");
+    signal(daemon, Signal::KILL);
+    (daemon, writing)
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_a_disk_hangs_is_followed_by_one_that_goes_on_without_that_disk() {
+    let Some((place, freezer)) = mounted(create_mirror, "io_deadline_s = 4\n") else {
+        return;
+    };
+    let contents = bytes(7, 3_000_000);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&stop, &freezer);
+        let (daemon, writing) = killed_while_it_writes(scope, &place, &freezer, &contents);
+        let waited = writing.join().unwrap();
+        assert!(waited < Duration::from_secs(30), "{waited:?}");
+        assert_ne!(place.process_id(), daemon);
+        assert!(
+            std::path::Path::new(&format!("/proc/{daemon}")).exists(),
+            "the kernel let go of it, and nothing is tried"
+        );
+        assert_eq!(offline_count(&place), 1, "nobody takes it back before");
+        // What this one writes the late write of the killed one must not outlive.
+        std::fs::write(place.mount_point().join("late"), &contents[..70_000]).unwrap();
+        place.tell(["sync", "data"]);
+        freezer.thaw();
+        wait_for_end(daemon);
+    });
+    wait_for("the disk comes back", || offline_count(&place) == 0);
+    wait_for("it has what it missed", || {
+        let health = place.run(["health", "data", "--json"]);
+        !health.stdout.contains("resync")
+    });
+    let scrubbed = place.tell(["scrub", "data", "--wait", "--power", "1024"]);
+    assert!(!scrubbed.contains("differ"), "{scrubbed}");
+    for (name, length) in [("file", contents.len()), ("late", 70_000)] {
+        let found = std::fs::read(place.mount_point().join(name)).unwrap();
+        assert!(found == contents[..length], "{name}");
+    }
+    place.umount();
+    let check = place.run(["check", "data"]);
+    assert_eq!(check.code, 0, "{check:?}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_the_only_copy_hangs_is_followed_when_the_disk_answers() {
+    let Some((place, freezer)) = mounted(create_external, "io_deadline_s = 2\n") else {
+        return;
+    };
+    let contents = bytes(8, 3_000_000);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&stop, &freezer);
+        let (_, writing) = killed_while_it_writes(scope, &place, &freezer, &contents);
+        // Long enough for eight daemons to die of it.
+        std::thread::sleep(Duration::from_secs(20));
+        assert!(!writing.is_finished(), "the disk was not needed");
+        freezer.thaw();
+        writing.join().unwrap();
+    });
+    let found = std::fs::read(place.mount_point().join("file")).unwrap();
+    assert!(found == contents);
+    place.umount();
 }

@@ -7,6 +7,7 @@
 
 mod acknowledging;
 pub(crate) mod activity;
+mod attaching;
 mod claiming;
 mod conversion;
 pub(crate) mod create;

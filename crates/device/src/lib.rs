@@ -37,6 +37,7 @@ mod shared_memory;
 #[cfg(any(test, feature = "simulated"))]
 mod simulated;
 mod table;
+mod undertaker;
 mod uring;
 pub mod words;
 
@@ -65,6 +66,7 @@ pub use shared_memory::{ReadOnlyMemory, SharedMemory};
 #[cfg(any(test, feature = "simulated"))]
 pub use simulated::{DiskImage, FaultyOperation, SimulatedCounts, SimulatedDisks};
 pub use table::DISK_SLOTS_MAX;
+pub use undertaker::engage_undertaker;
 pub use uring::{DEADLINE_DEFAULT, UringDisks};
 
 use std::sync::Weak;

@@ -73,6 +73,12 @@ impl<'a> Named<'a> {
             && failed.any(|word| word == name_of(disk) || word == EVERY_DISK)
     }
 
+    /// Whether any disk failed a flush.
+    pub(super) fn have_any_failed(&self) -> bool {
+        self.claim(FAILED_CLAIM) == self.claim(CLAIM)
+            && !self.failed().iter().all(|word| is_free(&word))
+    }
+
     fn appearance_of(&self, disk: DiskNumber) -> Option<&'a Word> {
         self.appearances()
             .iter()

@@ -1,8 +1,8 @@
 //! The first words of the journal's memory: whose it is, what is to be taken over, and where the log
 //! begins and why it ends.
 //!
-//! Each word is whole and says one thing. The words behind the heirs name disks: see
-//! [`super::disk_words`].
+//! Each word is whole and says one thing. The words before the heirs are of the group's states, see
+//! [`super::standing`]; those behind them name disks, see [`super::disk_words`].
 
 use std::sync::atomic::Ordering;
 

@@ -56,8 +56,8 @@ mod sizes {
     pub(super) const DONE_COUNT: usize = 2;
     pub(crate) const WRITES_COUNT: usize = 1;
     pub(crate) const TOUCHES_COUNT: u32 = 1;
-    pub(crate) const HEADER_WORDS: usize = 14;
-    pub(crate) const HEIRS_START: usize = 8;
+    pub(crate) const HEADER_WORDS: usize = 18;
+    pub(crate) const HEIRS_START: usize = 12;
     pub(crate) const HEIRS_COUNT: usize = 2;
     pub(crate) const FAILED_COUNT: usize = 1;
     pub(crate) const APPEARANCES_COUNT: usize = 1;

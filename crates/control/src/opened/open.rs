@@ -9,12 +9,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use spindle_base::{DiskNumber, FileId, GroupName};
 use spindle_device::{DiskCounters, DiskSlot};
-use spindle_format::DiskStatus;
 use spindle_fs::FileSystem;
 use spindle_group::{
     Attended, Event, EventKind, EventRecord, Group, GroupError, GroupErrorKind, KeptEvent,
@@ -22,27 +20,22 @@ use spindle_group::{
 };
 
 use super::template;
-use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
+use crate::api::error::{ControlError, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::view::{DiskReport, EventReport, TemplateReport};
 use crate::machine::discovery::{Discovery, FoundGroup};
 use crate::machine::engine::Engine;
 use crate::machine::held;
-use crate::machine::identity::{opener, opener_identity};
-use crate::machine::probe::{Probe, which_are_in_use};
-use crate::machine::process;
+use crate::machine::identity::opener;
+use crate::machine::probe::which_are_in_use;
 use crate::machine::settings::Settings;
+use crate::opened::attaching::{Attached, Former, attach_to_look, attach_to_own};
 use crate::opened::claiming::{self, Beating};
 use crate::opened::disk_return::RefusedReturns;
 use crate::opened::files::OpenFiles;
 
-/// How long the disks of a killed process are waited for, and how often they are tried.
-const ENDING_MOST: Duration = Duration::from_secs(5);
-
 /// So many files of events are looked for by their numbers, when they are shown.
 const PATHS_MOST: usize = 64;
-
-const ENDING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a group is opened for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +74,8 @@ pub(crate) struct Kept {
     pub(crate) has_mount: bool,
     /// The process before was one of the same keeper, which says itself how that ended.
     pub(crate) follows: bool,
+    /// A process before was killed and may hold a disk that hangs.
+    pub(crate) former: Option<Arc<Former>>,
 }
 
 /// A group that this process has open.
@@ -190,7 +185,14 @@ impl Opened {
         {
             held::refuse(found.uuid, path)?;
         }
-        let slots = attach(&engine, &paths, found, writable)?;
+        let former = kept.as_ref().and_then(|kept| {
+            let former = kept.former.as_deref()?;
+            Some((former, &*kept.journal))
+        });
+        let Attached { slots, left_out } = match writable {
+            true => attach_to_own(&engine, &paths, found, former, settings.io_deadline)?,
+            false => attach_to_look(&engine, &paths, found)?,
+        };
         if !writable {
             engine.withhold_writes();
         }
@@ -220,8 +222,12 @@ impl Opened {
                 attended,
             )
         });
-        let group =
-            group.map_err(|error| with_what_was_looked_at(error, found, settings, access))?;
+        let group = group.map_err(|error| {
+            if let Some((former, _)) = former.filter(|_| !left_out.is_empty()) {
+                former.note_needed();
+            }
+            with_what_was_looked_at(error, found, settings, access)
+        })?;
         if writable {
             tell_of_overwritten(&group, found);
             if !follows {
@@ -561,87 +567,6 @@ fn log(event: &EventReport) {
     }
 }
 
-/// Opens the disks of a group: to write them where nobody else has them, and no daemon had them a
-/// moment ago whose keeper holds what waits for them.
-fn attach(
-    engine: &Engine,
-    paths: &[&Path],
-    found: &FoundGroup<'_>,
-    writable: bool,
-) -> ControlResult<Vec<(DiskSlot, PathBuf)>> {
-    let mut slots = Vec::new();
-    for path in paths {
-        let slot = if writable {
-            own(engine, path, &found.disks)
-        } else {
-            engine.attach_to_look(path)
-        };
-        match slot {
-            Ok(slot) => slots.push((slot, path.to_path_buf())),
-            // It is away for the group already; it comes back when it is let go of.
-            Err(error)
-                if writable
-                    && error.kind == ControlErrorKind::Busy
-                    && is_offline(path, &found.disks) =>
-            {
-                tracing::warn!(
-                    error = error.message(),
-                    "a disk that is offline is left out"
-                );
-            }
-            Err(error) => return Err(explain(&found.name, error, &found.disks)),
-        }
-    }
-    if let Some(path) = paths.first().filter(|_| writable) {
-        held::refuse_free(found.uuid, path)?;
-    }
-    Ok(slots)
-}
-
-/// Opens a disk exclusively. A killed process holds its disks until the kernel has finished its
-/// last transfers: that is waited for.
-fn own(engine: &Engine, path: &Path, disks: &[&Probe]) -> ControlResult<DiskSlot> {
-    let begun = std::time::Instant::now();
-    loop {
-        match engine.attach_to_own(path) {
-            Err(error)
-                if error.kind == ControlErrorKind::Busy
-                    && begun.elapsed() < ENDING_MOST
-                    && owner_has_ended(disks) =>
-            {
-                std::thread::sleep(ENDING_INTERVAL);
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Whether the newest state that the group's other disks hold has this one offline.
-fn is_offline(path: &Path, disks: &[&Probe]) -> bool {
-    let number = (disks.iter())
-        .find(|probe| probe.path == path)
-        .and_then(|probe| Some(probe.label()?.number));
-    let newest = (disks.iter())
-        .filter(|probe| probe.path != path)
-        .filter_map(|probe| probe.state())
-        .max_by_key(|state| state.epoch);
-    let standing = number.and_then(|number| newest?.disk(number));
-    standing.is_some_and(|disk| disk.status == DiskStatus::Offline)
-}
-
-/// Whether the process that has the group open, by its record, has ended or is about to.
-fn owner_has_ended(disks: &[&Probe]) -> bool {
-    let (_, own_boot) = opener_identity();
-    let newest = disks
-        .iter()
-        .filter_map(|probe| probe.opener())
-        .max_by_key(|opener| opener.sequence);
-    let Some(owner) = newest.filter(|owner| owner.open && owner.boot == own_boot) else {
-        return false;
-    };
-    process::is_ending(owner.process_id).unwrap_or(true)
-}
-
 fn tell_of_overwritten(group: &Group, found: &FoundGroup<'_>) {
     for message in found.told_of_overwritten() {
         group.event(Event::new(EventKind::DiskPassedOver, message));
@@ -709,22 +634,4 @@ fn with_missing_disks(
         }
     }
     error
-}
-
-/// A disk that is in use means that the group is open: that is the better word.
-fn explain(group: &str, error: ControlError, disks: &[&Probe]) -> ControlError {
-    if error.kind != ControlErrorKind::Busy {
-        return error;
-    }
-    let by = disks
-        .iter()
-        .find_map(|probe| probe.opener())
-        .filter(|opener| opener.open)
-        .map(|opener| format!(", by process {} of {}", opener.process_id, opener.host))
-        .unwrap_or_default();
-    ControlError::new(
-        ControlErrorKind::Busy,
-        format!("the group {group} seems to be open already{by}"),
-    )
-    .because(error)
 }

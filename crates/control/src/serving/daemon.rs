@@ -147,6 +147,7 @@ fn own_memory() -> ControlResult<Kept> {
         journal: Arc::new(journal.map_err(|error| ControlError::io("get", "memory", &error))?),
         has_mount: false,
         follows: false,
+        former: None,
     })
 }
 
@@ -191,6 +192,7 @@ fn serve_here(
             journal: keeper.journal().clone(),
             has_mount: keeper.mount().is_some(),
             follows: keeper.generation() > 0,
+            former: keeper.former_lingers().then(Arc::default),
         }),
         // What is recorded is what a kept daemon does, in memory of its own.
         (None, Some(_)) => Some(own_memory()?),
@@ -202,7 +204,14 @@ fn serve_here(
     {
         refuse_directory(&request.directory)?;
     }
-    let opened = Opened::open_kept(settings, &options.group, &access, kept)?;
+    let former = kept.as_ref().and_then(|kept| kept.former.clone());
+    let opened = Opened::open_kept(settings, &options.group, &access, kept);
+    if let (Some(link), Some(former)) = (&options.keeper, &former)
+        && former.is_needed()
+    {
+        link.needs_former();
+    }
+    let opened = opened?;
     if let Some(link) = &options.keeper {
         let group = opened.group();
         link.opened(group.view().uuid.to_string(), group.watchdog_s());

@@ -136,8 +136,15 @@ struct Upgrade {
 #[derive(Debug)]
 struct Lingering {
     child: Child,
-    /// It was killed, and so holds its other disks as well.
-    holds_disks: bool,
+    /// It was killed. One that ended in order let go of its disks before.
+    was_killed: bool,
+}
+
+impl Lingering {
+    /// Whether it holds its other disks as well: its undertaker has not closed them yet, or could not.
+    fn holds_all(&self) -> bool {
+        self.was_killed && !self.child.has_let_go()
+    }
 }
 
 #[derive(Debug)]
@@ -201,6 +208,8 @@ struct Keeper {
     closed: Option<Closed>,
     /// Daemons that have ended and that the kernel has not let go of.
     lingering: Vec<Lingering>,
+    /// The group cannot be opened without a disk that one of them holds.
+    needs_former: bool,
     /// What the last daemon reads and writes.
     formats: Option<Formats>,
     service: ServiceManager,
@@ -269,6 +278,7 @@ impl Keeper {
             by_force: false,
             closed: None,
             lingering: Vec::new(),
+            needs_former: false,
             formats: None,
             service: ServiceManager::from_environment(),
             silence_from_environment: number(SILENCE_VARIABLE).map(Duration::from_secs),
@@ -286,8 +296,8 @@ impl Keeper {
                 Ok(mut child) => {
                     let ended = self.attend(&mut child, &mut signals).await?;
                     if !child.is_gone() {
-                        let holds_disks = matches!(ended, Ended::Died(_));
-                        self.lingering.push(Lingering { child, holds_disks });
+                        let was_killed = matches!(ended, Ended::Died(_));
+                        self.lingering.push(Lingering { child, was_killed });
                     }
                     ended
                 }
@@ -323,7 +333,8 @@ impl Keeper {
                     }
                     // It may have died of a mount that somebody took away in that moment, or the
                     // machine had no process for it.
-                    let gives_up = self.stop_now || is_last && has_started && !self.mount_is_gone();
+                    let has_tried = is_last && has_started && !self.needs_former;
+                    let gives_up = self.stop_now || has_tried && !self.mount_is_gone();
                     if gives_up || !self.wait_for_next(&mut signals).await {
                         tracing::error!(
                             group = self.group,
@@ -365,6 +376,7 @@ impl Keeper {
             notices: self.notices.clone(),
             died_at_ms: self.died_at_ms.take(),
             mount_is_over: self.mount_is_over || self.stopping,
+            former_lingers: self.lingering.iter().any(|former| former.was_killed),
             out_of_memory_score: self.out_of_memory_score.clone(),
         };
         self.told_count = self.notices.len();
@@ -442,6 +454,7 @@ impl Keeper {
                     Some((FromDaemon::Closed, _)) => self.closed = Some(Ok(())),
                     Some((FromDaemon::NotClosed { why }, _)) => self.closed = Some(Err(why)),
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
+                    Some((FromDaemon::NeedsFormer, _)) => self.needs_former = true,
                     // It let go of the socket: its end follows.
                     None => {
                         return Ok(match child.wait(LINGER_MOST).await? {
@@ -498,6 +511,9 @@ impl Keeper {
             Ended::Died("it was killed while a disk hung".to_owned())
         };
         let then = match ended {
+            Ended::Died(_) if child.has_let_go() => {
+                "the next one goes on without that disk where it can"
+            }
             Ended::Died(_) => "the next one is started when the disk answers",
             Ended::Over(_) | Ended::HandedOver => "it is not waited for",
         };
@@ -519,12 +535,14 @@ impl Keeper {
 
     fn forget_gone(&mut self) {
         self.lingering.retain_mut(|former| !former.child.is_gone());
+        self.needs_former &= self.lingering.iter().any(|former| former.was_killed);
     }
 
-    /// Whether the kernel still holds the disks for a daemon that was killed. What that one asked
-    /// of a disk may reach it after what the next one writes, and nobody could tell.
+    /// Whether the kernel still holds disks for a daemon that was killed, without which there is no next
+    /// one: all of them, or one that the group cannot do without. What that one asked of a disk may
+    /// reach it after what the next one writes, and nobody could tell.
     pub(super) fn waits_for_kernel(&self) -> bool {
-        self.lingering.iter().any(|former| former.holds_disks)
+        self.needs_former || self.lingering.iter().any(Lingering::holds_all)
     }
 
     fn judge(&self, status: &child::Status, ending: bool, handed_over: bool) -> Ended {
@@ -608,6 +626,10 @@ impl Keeper {
                 return;
             }
             self.refuse_upgrade(why).await;
+            return;
+        }
+        if self.needs_former {
+            // It is no fault of the daemon, and the next one waits for the disk.
             return;
         }
         let lived = self.ready_at.take().map(|ready_at| ready_at.elapsed());

@@ -150,6 +150,7 @@ impl Core {
         (kept.journal).note_appearances(claim, self.membership.appearances());
         let doubtful = !self.dirty.doubtful().is_empty();
         kept.journal.begin(claim, doubtful);
+        self.membership.begin_states(claim);
         // A disk that failed a flush and serves on has failed one of the catalog, which has no
         // replica there any more. All else is flushed: the next flush need not answer for it.
         for disk in self.disks.iter() {

@@ -113,10 +113,16 @@ impl Group {
         } = attended;
         let has_begun =
             |record: &OpenerRecord| (journal.iter()).any(|kept| kept.is_of(claim_of(record)));
+        let standing = |record: &OpenerRecord| {
+            let journal = journal.as_ref()?;
+            let follows = journal.is_heir(claim_of(record));
+            follows.then(|| journal.standing()).flatten()
+        };
         let attendance = Attendance {
             journal: journal.clone(),
             watch,
             has_served: &has_begun,
+            standing: &standing,
             waited,
             ..Attendance::of(is_alive)
         };

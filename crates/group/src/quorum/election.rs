@@ -28,6 +28,11 @@
 //! | 10 | two of one epoch that differ, both or none with a majority | | no | `two_histories_of_equal_right_are_refused` |
 //! | 11 | none on any disk | | no | `disks_without_any_state_are_refused` |
 //! | 12 | one, and half of its voters do not give a slot of theirs | | no | `a_state_that_may_have_a_successor_in_a_slot_that_is_unread_is_refused` |
+//! | 13 | one, known to be in force, or a newer one beside it | half | yes, the other half goes offline | `half_of_the_voters_of_the_state_that_is_known_to_be_in_force_suffice` |
+//!
+//! Case 13 is that of a process that follows a killed one while a disk hangs: the keeper's memory has
+//! the epoch that was in force, so that no newer state can have been relied on, and at least half of
+//! its voters can be made to hold the next one, as a running group's can.
 //!
 //! `force` mounts in the cases 3, 5, 7, 10 and 12: it takes the state with the most voters seen. It
 //! risks that writes acknowledged through the disks that are not seen are lost for good.
@@ -101,8 +106,21 @@ impl Candidate<'_> {
     }
 }
 
-/// The state to go on from; `force` takes one where the voters do not suffice.
-pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a GroupState, NotElected> {
+/// The state to go on from; `force` takes one where the voters do not suffice. The epoch `in_force`
+/// is known where a keeper's memory tells what the process before relied on.
+pub(super) fn elect<'a>(
+    holders: &[Holder<'a>],
+    in_force: Option<u64>,
+    force: bool,
+) -> Result<&'a GroupState, NotElected> {
+    elect_by_votes(holders, force).or_else(|why| match why {
+        NotElected::NoMajority { .. } => half_of_it(holders, in_force).ok_or(why),
+        why => Err(why),
+    })
+}
+
+/// Every state that a disk shows, once.
+fn states_of<'a>(holders: &[Holder<'a>]) -> Vec<&'a GroupState> {
     let mut states: Vec<&'a GroupState> = Vec::new();
     for holder in holders {
         for state in holder.states.iter().filter_map(SlotFound::state) {
@@ -111,7 +129,30 @@ pub(super) fn elect<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a Group
             }
         }
     }
-    let numbers: BTreeSet<(DiskNumber, [u8; 8])> = holders.iter().map(Holder::identity).collect();
+    states
+}
+
+fn identities_of(holders: &[Holder<'_>]) -> BTreeSet<(DiskNumber, [u8; 8])> {
+    holders.iter().map(Holder::identity).collect()
+}
+
+/// The state that is in force, where half of its voters are seen.
+fn half_of_it<'a>(holders: &[Holder<'a>], in_force: Option<u64>) -> Option<&'a GroupState> {
+    let mut states = states_of(holders);
+    states.retain(|state| Some(state.epoch) == in_force);
+    let [state] = states[..] else {
+        return None;
+    };
+    let seen = identities_of(holders);
+    let seen_count = voters_of(state)
+        .filter(|voter| seen.contains(voter))
+        .count();
+    (seen_count * 2 >= state.voters().count()).then_some(state)
+}
+
+fn elect_by_votes<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a GroupState, NotElected> {
+    let mut states = states_of(holders);
+    let numbers = identities_of(holders);
     states.retain(|state| !is_put_aside(state, holders));
     let Some(epoch) = states.iter().map(|state| state.epoch).max() else {
         return Err(NotElected::NoState);

@@ -115,6 +115,11 @@ impl FailedFlushes {
         }
     }
 
+    /// The journal that a keeper holds.
+    pub(super) fn journal(&self) -> Option<&Arc<KeptJournal>> {
+        self.journal.as_ref()
+    }
+
     /// The disk failed a flush.
     pub(crate) fn note(&self, disk: DiskNumber, error: &DeviceError) {
         let mut newest = self.newest.lock();

@@ -13,8 +13,10 @@
 //! was to have: by whoever needed it, or by the next step of the group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use spindle_base::{DiskNumber, Redundancy};
+use spindle_catalog::{Claim, KeptJournal};
 use spindle_device::{DiskSlot, Disks, Judge, Request};
 use spindle_format::{DiskStatus, GroupState};
 use spindle_sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,8 @@ pub(super) struct Hanging {
     is_external: AtomicBool,
     /// A disk was given up and is not offline yet, or is waited for and that was not told.
     is_news: AtomicBool,
+    /// Is told whether any disk lacks something, from when this process serves on.
+    journal: OnceLock<Arc<KeptJournal>>,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +142,14 @@ impl Judge for Hanging {
 }
 
 impl Hanging {
+    /// A process that follows this one, killed while a disk hangs, opens the group without that disk
+    /// only where nobody else lacks anything.
+    fn note_equality(&self, watch: &Watch) {
+        if let Some(journal) = self.journal.get() {
+            journal.note_all_is_equal(watch.catching_up.is_empty());
+        }
+    }
+
     /// Follows a published state.
     pub(super) fn follow(&self, state: &GroupState, slots: &BTreeMap<DiskNumber, DiskSlot>) {
         let mut watch = self.watch.lock();
@@ -168,6 +180,7 @@ impl Hanging {
         given_up.retain(serves);
         catching_up.retain(serves);
         waited_for.retain(|disk, _| serves(disk));
+        self.note_equality(&watch);
         let is_external = state.redundancy == Redundancy::External;
         self.is_external.store(is_external, Ordering::Release);
     }
@@ -252,7 +265,9 @@ impl Membership {
     /// These disks came back, or lacked something when the group was opened: they may lack what
     /// others have, until [`Self::caught_up`].
     pub(crate) fn begin_catching_up(&self, disks: impl Iterator<Item = DiskNumber>) {
-        self.hanging.watch.lock().catching_up.extend(disks);
+        let mut watch = self.hanging.watch.lock();
+        watch.catching_up.extend(disks);
+        self.hanging.note_equality(&watch);
     }
 
     /// Disks that came back and were not seen to lack nothing since.
@@ -263,7 +278,25 @@ impl Membership {
 
     /// The disk lacks nothing any more.
     pub(crate) fn caught_up(&self, disk: DiskNumber) {
-        self.hanging.watch.lock().catching_up.remove(&disk);
+        let mut watch = self.hanging.watch.lock();
+        watch.catching_up.remove(&disk);
+        self.hanging.note_equality(&watch);
+    }
+
+    /// This process serves: whoever follows it when it is killed finds in the journal which state is in
+    /// force, and whether any disk lacks something.
+    pub(crate) fn begin_states(&self, claim: Claim) {
+        let inner = self.inner.lock();
+        let Some(journal) = self.failed_flushes().journal() else {
+            return;
+        };
+        journal.try_epoch(inner.epoch_tried);
+        journal.rely_on_epoch(inner.state.epoch);
+        journal.begin_states(claim);
+        let watch = self.hanging.watch.lock();
+        if self.hanging.journal.set(Arc::clone(journal)).is_ok() {
+            self.hanging.note_equality(&watch);
+        }
     }
 }
 

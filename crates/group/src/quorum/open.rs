@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
-use spindle_catalog::KeptJournal;
+use spindle_catalog::{KeptJournal, Standing};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, Origin, STATE_PLACES};
 use spindle_sync::atomic::{AtomicBool, AtomicU64};
@@ -74,7 +74,15 @@ impl Membership {
             error.message.push_str(&left_out);
             error
         };
-        let state = elect_of(found, &holders, &set_back, opener.force).map_err(with_left_out)?;
+        let opener_before = newest_opener(found);
+        let standing = opener_before.and_then(attendance.standing);
+        // Half that lacks something would answer for what it lacks.
+        let is_whole = |standing: &Standing| standing.all_is_equal;
+        let in_force = standing
+            .filter(is_whole)
+            .map(|standing| standing.epoch_in_force);
+        let state = elect_of(found, &holders, (&set_back, in_force), opener.force)
+            .map_err(with_left_out)?;
         let mut events = damaged_labels(&looks, found.uuid);
         let cut_off = cut_off::among(found);
         let members = known_members(found, state, &set_back, &mut events);
@@ -86,7 +94,6 @@ impl Membership {
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
-        let opener_before = newest_opener(found);
         let follows = follows(opener_before, &members, state, opener.boot, &attendance)?;
         let slots: Slots = (members.iter())
             .map(|(number, (look, _))| (*number, look.slot))
@@ -109,7 +116,7 @@ impl Membership {
             stopped: OnceLock::new(),
             events: events.into_iter().collect(),
             inner: DeepMutex::new(Inner {
-                epoch_tried: epoch_tried(found, state),
+                epoch_tried: epoch_tried(found, state, standing),
                 members: (members.iter())
                     .map(|(number, (look, label))| (*number, member(look, label, state)))
                     .collect(),
@@ -128,6 +135,10 @@ impl Membership {
         membership.become_judge();
         if let Some(Watch { clock, apart }) = attendance.watch {
             membership.watch_clock(clock, apart);
+        }
+        if let Some(journal) = membership.failed_flushes().journal() {
+            // Until all that this opening finds is known.
+            journal.note_all_is_equal(false);
         }
         (attendance.announce)(follows, &membership.opener());
         let findings = Findings {
@@ -160,6 +171,9 @@ pub(crate) struct Attendance<'a> {
     pub(crate) watch: Option<Watch>,
     /// Whether the process of that record is known to have had the group.
     pub(crate) has_served: &'a dyn Fn(&OpenerRecord) -> bool,
+    /// What the process of that record, or the one that it followed with nobody between, had noted of
+    /// the group's states.
+    pub(crate) standing: &'a dyn Fn(&OpenerRecord) -> Option<Standing>,
     /// Kept over the tries of somebody who waits between them; who keeps none has waited.
     pub(crate) waited: Option<&'a Waited>,
 }
@@ -172,6 +186,7 @@ impl<'a> Attendance<'a> {
             journal: None,
             watch: None,
             has_served: &|_| false,
+            standing: &|_| None,
             waited: None,
         }
     }
@@ -221,11 +236,14 @@ fn left_alone(membership: &Membership, error: &GroupError, waited: Option<&Waite
     }
 }
 
-/// The highest epoch that may be on any disk.
-fn epoch_tried(found: &GroupFound<'_>, elected: &GroupState) -> u64 {
+/// The highest epoch that may be on any disk, also on one that is not seen.
+fn epoch_tried(found: &GroupFound<'_>, elected: &GroupState, standing: Option<Standing>) -> u64 {
     let newest = (found.members.iter()).filter_map(|(_, look)| look.newest_state());
-    let epochs = newest.map(|state| state.epoch);
-    epochs.max().unwrap_or(elected.epoch)
+    let seen = newest
+        .map(|state| state.epoch)
+        .max()
+        .unwrap_or(elected.epoch);
+    seen.max(standing.map_or(0, |standing| standing.epoch_tried))
 }
 
 /// The disks with a replica in the elected state and none in the one that this opening wrote.
@@ -420,10 +438,10 @@ fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
 fn elect_of<'a>(
     found: &GroupFound<'a>,
     holders: &[Holder<'a>],
-    set_back: &BTreeSet<DiskNumber>,
+    (set_back, in_force): (&BTreeSet<DiskNumber>, Option<u64>),
     force: bool,
 ) -> Result<&'a GroupState, GroupError> {
-    elect(holders, force).map_err(|why| {
+    elect(holders, in_force, force).map_err(|why| {
         let name = &found.name;
         let mut message = match why {
             NotElected::NoState => format!(

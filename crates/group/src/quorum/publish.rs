@@ -114,6 +114,9 @@ impl Membership {
                     .map_or(next.epoch, |was| was.status_epoch);
             }
             self.check_support(inner, next, quorum)?;
+            if let Some(journal) = self.failed_flushes().journal() {
+                journal.try_epoch(next.epoch);
+            }
             let failed = self.write_state(inner, next);
             if failed.is_empty() {
                 break;
@@ -129,6 +132,9 @@ impl Membership {
             }
         }
         inner.state = next.clone();
+        if let Some(journal) = self.failed_flushes().journal() {
+            journal.rely_on_epoch(next.epoch);
+        }
         self.set_standings(&inner.state);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! it, and shows nothing from before.
 
 mod blinking;
+mod left_out;
 mod owed;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -38,19 +39,21 @@ pub fn take_over(
     journal: &KeptJournal,
     disks: Arc<dyn Disks>,
 ) -> Result<Group, GroupError> {
+    take_over_of(scene, journal, disks, &slots(scene).collect::<Vec<_>>())
+}
+
+/// As [`take_over`], of these disks alone: the others hang, and are left out.
+pub fn take_over_of(
+    scene: &Scene,
+    journal: &KeptJournal,
+    disks: Arc<dyn Disks>,
+    slots: &[DiskSlot],
+) -> Result<Group, GroupError> {
     let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
     let memory = SharedMemory::from_descriptor(memory).unwrap();
     let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
-    let slots: Vec<DiskSlot> = slots(scene).collect();
     let nobody_lives = |_| false;
-    Group::open_kept(
-        disks,
-        &slots,
-        &scene.name,
-        &opener(),
-        &nobody_lives,
-        journal,
-    )
+    Group::open_kept(disks, slots, &scene.name, &opener(), &nobody_lives, journal)
 }
 
 /// The memory of a keeper as it is now.

@@ -240,6 +240,14 @@ impl Child {
         crate::machine::process::is_ending(self.id()) == Some(true)
     }
 
+    /// Whether its table of descriptors is empty, as its undertaker tells by the end of the socket: each
+    /// disk is free then when the last request of it has ended.
+    pub(super) fn has_let_go(&self) -> bool {
+        let mut wait = [PollFd::new(&self.socket, PollFlags::empty())];
+        let seen = poll(&mut wait, Some(&rustix::event::Timespec::default()));
+        seen.is_ok() && wait[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Whether the kernel has let go of it by now.
     pub(super) fn is_gone(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))

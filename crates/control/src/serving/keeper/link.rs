@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use spindle_device::SharedMemory;
+use spindle_device::{SharedMemory, engage_undertaker};
 use spindle_fuse::{Mount, Negotiated};
 use spindle_group::{Event, EventKind, KeptJournal, UnwrittenBlocks};
 
@@ -75,6 +75,11 @@ impl KeeperLink {
             .map_err(|error| fail(error.into()))?;
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
+        }
+        // The end of the socket tells the keeper that all other descriptors are closed. While this
+        // process has one thread: no other is to be left with half of a lock in the copy.
+        if let Err(error) = engage_undertaker(socket.as_fd()) {
+            tracing::warn!(%error, "if this process is killed while a disk hangs, the next one waits for that disk");
         }
         let mut descriptors = Vec::new();
         loop {
@@ -162,6 +167,17 @@ impl KeeperLink {
     #[must_use]
     pub const fn mount_is_over(&self) -> bool {
         self.start.mount_is_over
+    }
+
+    /// Whether a daemon before was killed and may hold a disk that hangs.
+    #[must_use]
+    pub const fn former_lingers(&self) -> bool {
+        self.start.former_lingers
+    }
+
+    /// The group cannot be opened without such a disk.
+    pub fn needs_former(&self) {
+        self.send(FromDaemon::NeedsFormer, &[]);
     }
 
     /// Whether the keeper has died.

@@ -93,6 +93,9 @@ pub(super) struct Start {
     /// none is made anew.
     #[serde(default)]
     pub(super) mount_is_over: bool,
+    /// A daemon before was killed, and the kernel has not let go of it: it may hold a disk that hangs.
+    #[serde(default)]
+    pub(super) former_lingers: bool,
     pub(super) out_of_memory_score: Option<String>,
 }
 
@@ -144,6 +147,9 @@ pub(super) enum FromDaemon {
     NotClosed { why: String },
     /// The group is closed and the mount left to the next daemon.
     HandedOver,
+    /// The group cannot be opened without a disk that a killed daemon holds, which hangs: the next one
+    /// is to be started when the kernel has let go of that.
+    NeedsFormer,
 }
 
 /// Milliseconds since 1970.

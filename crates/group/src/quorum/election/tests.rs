@@ -62,6 +62,16 @@ fn elected_without(
     unread: &[u16],
     force: bool,
 ) -> Result<GroupState, NotElected> {
+    elected_knowing(disks, unread, None, force)
+}
+
+/// The epoch that is in force is known.
+fn elected_knowing(
+    disks: &[(u16, [SlotFound; 2])],
+    unread: &[u16],
+    in_force: Option<u64>,
+    force: bool,
+) -> Result<GroupState, NotElected> {
     let holders: Vec<Holder<'_>> = (disks.iter())
         .map(|(number, states)| Holder {
             number: DiskNumber(*number),
@@ -71,7 +81,7 @@ fn elected_without(
             opener: None,
         })
         .collect();
-    elect(&holders, force).cloned()
+    elect(&holders, in_force, force).cloned()
 }
 
 #[test]
@@ -185,4 +195,35 @@ fn a_disk_that_was_ahead_alone_does_not_drag_the_others_along() {
         (3, both()),
     ];
     assert_eq!(elected(&disks, false), Ok(others));
+}
+
+#[test]
+fn half_of_the_voters_of_the_state_that_is_known_to_be_in_force_suffice() {
+    let in_force = state(4, &[0, 1], "a");
+    let tried = state(5, &[0, 1], "b");
+    let elected = |slots: [SlotFound; 2], epoch| elected_knowing(&[(0, slots)], &[], epoch, false);
+    let blank = || SlotFound::Blank;
+    assert_eq!(
+        elected([found(&in_force), blank()], Some(4)).unwrap(),
+        in_force
+    );
+    // What was tried after it, and is on this half or not, nothing has relied on.
+    assert_eq!(
+        elected([found(&in_force), found(&tried)], Some(4)).unwrap(),
+        in_force
+    );
+    for (slots, epoch) in [
+        ([found(&in_force), blank()], None),
+        // This half was left behind.
+        ([found(&in_force), blank()], Some(5)),
+        ([found(&in_force), blank()], Some(3)),
+    ] {
+        let refused = elected(slots, epoch).unwrap_err();
+        assert!(
+            matches!(refused, NotElected::NoMajority { .. }),
+            "{refused:?}"
+        );
+    }
+    let fewer = state(4, &[0, 1, 2], "a");
+    elected([found(&fewer), blank()], Some(4)).unwrap_err();
 }
