@@ -84,7 +84,8 @@ impl Group {
         self.check_fence()?;
         let judged = self.judge_changes(changes)?;
         self.end_shrinking(&judged)?;
-        self.membership.label_joining(&judged.joining)?;
+        (self.membership.label_joining(&judged.joining))
+            .inspect_err(|_| self.restore_ends(&judged))?;
         let labels = judged
             .grown()
             .try_for_each(|(disk, size_bytes)| self.membership.label_size(disk, size_bytes));
@@ -92,6 +93,8 @@ impl Group {
         let recorded = labels.and_then(|()| self.record_wish(&judged));
         if let Err(error) = recorded {
             self.membership.unlabel(&judged.joining);
+            // A commit that failed may have left it applied, and the next one would make it durable.
+            self.unrecord_disks(&judged);
             self.restore_ends(&judged);
             return Err(error);
         }

@@ -71,6 +71,10 @@ impl<'a> Events<'a> {
                 if !self.seen.is_empty() {
                     return Ok(events);
                 }
+                if begun.elapsed() < TAKEOVER_MOST && self.is_between_two(name.as_str()) {
+                    std::thread::sleep(TAKEOVER_INTERVAL);
+                    continue;
+                }
                 match self.of_unserved(name.as_str()) {
                     // The process that was asked died, and the next one has the disks by now.
                     Err(error)
@@ -203,6 +207,16 @@ impl<'a> Events<'a> {
     fn is_taken_over(&self, name: &str) -> bool {
         sockets::find_daemon(self.settings, name).is_ok_and(|client| client.is_some())
             || KeeperClient::find(self.settings, name).is_some()
+    }
+
+    /// Whether a keeper has not begun the next process yet, or not noticed that the last one died: the
+    /// disks lack what the next one will tell.
+    fn is_between_two(&self, name: &str) -> bool {
+        let status =
+            KeeperClient::find(self.settings, name).and_then(|keeper| keeper.status().ok());
+        status.is_some_and(|status| {
+            matches!(status.phase, KeeperPhase::Starting | KeeperPhase::Serving)
+        })
     }
 
     fn of_unserved(&mut self, name: &str) -> ControlResult<Vec<EventReport>> {

@@ -212,6 +212,7 @@ impl Opened {
                 watch: writable.then(claiming::watch),
                 claimed: writable.then_some(&claimed),
                 waited: Some(&waited),
+                leaves_out: !left_out.is_empty(),
             };
             Group::open_attended(
                 engine.disks(),

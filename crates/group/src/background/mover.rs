@@ -34,6 +34,9 @@ const EFFORT_MOST: u8 = 8;
 /// extent, although a disk holds much more than its share in sum; and one of little effort, because
 /// room has to be made for what fits. So plans are made at least up to this effort.
 const EFFORT_AT_LEAST: u8 = 2;
+/// What a run left, for want of room or because something failed, is looked at again after so long:
+/// files may have been removed, which no change of the disks tells.
+const AGAIN_MS: u64 = 30_000;
 /// Extent numbers looked at while a file's map is held.
 const WALKED_MOST: u32 = 8192;
 
@@ -70,6 +73,10 @@ struct State {
     /// The state of the disks (its epoch, and a count of wishes) when it was last found that
     /// there is nothing to do.
     looked_at: Option<(u64, u64)>,
+    /// When the last run ended.
+    ended_at_ms: u64,
+    /// It left something, or failed in its end.
+    has_left: bool,
     error: Option<String>,
 }
 
@@ -99,6 +106,8 @@ impl Mover {
             state: DeepMutex::new(State {
                 run: None,
                 looked_at: None,
+                ended_at_ms: 0,
+                has_left: false,
                 error: None,
             }),
         }
@@ -144,8 +153,9 @@ impl Mover {
         let mut state = self.state.lock();
         let looked_at = group.background.looked_at(group);
         let Some(run) = &mut state.run else {
-            let is_new = state.looked_at != Some(looked_at);
-            if !is_new || (self.goal == Goal::Rebalance && !group.is_rebalance_wanted()) {
+            let is_again = state.has_left && now_ms.saturating_sub(state.ended_at_ms) >= AGAIN_MS;
+            let is_due = is_again || state.looked_at != Some(looked_at);
+            if !is_due || (self.goal == Goal::Rebalance && !group.is_rebalance_wanted()) {
                 return Task::Nothing;
             }
             state.looked_at = Some(looked_at);
@@ -191,6 +201,9 @@ impl Mover {
             run.replan(effort, looked_at);
             return Task::Plan(effort);
         }
+        state.ended_at_ms = now_ms;
+        // Until it has ended well.
+        state.has_left = true;
         match state.run.take() {
             Some(run) => Task::Ended(Box::new(run)),
             None => Task::Nothing,
@@ -204,7 +217,8 @@ impl Mover {
         if let Some(run) = &mut state.run {
             run.plan = Some(plan);
             run.meter.planned_bytes = run.meter.done_bytes + planned_bytes;
-            if effort == 0 && planned_bytes > 0 {
+            // One that is tried again was told when it stopped.
+            if effort == 0 && planned_bytes > 0 && !state.has_left {
                 state.error = None;
                 let (kind, what) = match self.goal {
                     Goal::Restore => (EventKind::RestoreStarted, "missing copies are made"),
@@ -297,10 +311,15 @@ impl Mover {
                 "{left} {what}: no disk of another failure group has room for them, or they \
                  cannot be read; add disks or bring disks back"
             );
-            self.state.lock().error = Some(message.clone());
-            group.event(Event::new(stopped, message));
+            let former = self.state.lock().error.replace(message.clone());
+            if former.as_ref() != Some(&message) {
+                group.event(Event::new(stopped, message));
+            }
         } else {
-            self.state.lock().error = None;
+            let mut state = self.state.lock();
+            state.error = None;
+            state.has_left = false;
+            drop(state);
             if run.moved_bytes > 0 {
                 let moved_bytes = run.moved_bytes;
                 let message = format!("{moved_bytes} bytes were moved; nothing is left to do");

@@ -114,14 +114,16 @@ impl Group {
             let stays = *status == DiskStatus::Online;
             for disk in disks.iter_mut().filter(|disk| disk.number == *number) {
                 disk.receives = stays;
-                disk.leaves = !stays;
+                disk.leaves = matches!(status, DiskStatus::Dropping | DiskStatus::Absent);
             }
             let mut own = plan_disks.iter_mut().filter(|disk| disk.number == *number);
             if let Some(disk) = own.find(|disk| disk.begin_block == 0) {
                 disk.role = match status {
                     DiskStatus::Dropping => Role::Leaves,
                     DiskStatus::Absent => Role::Lost,
-                    _ => Role::Shares,
+                    // It is away, and nothing moves there or from there.
+                    DiskStatus::Offline => Role::Stays,
+                    DiskStatus::Online | DiskStatus::Adding => Role::Shares,
                 };
             }
             // All of it leaves, or nothing does: it has no part that ends earlier any more.

@@ -55,6 +55,8 @@ impl Group {
                 && let Err(why) = self.clear_replica(disk)
             {
                 self.keep_fence(self.membership.check())?;
+                // It serves on, and the catalog that grows needs room on it as on the others.
+                self.restore_end(disk);
                 kept = Some(format!(
                     "{} is empty and cannot leave yet: it holds a replica of the catalog \
                      that no other disk can have ({why}); remove files or add a disk",

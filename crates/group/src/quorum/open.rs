@@ -77,9 +77,9 @@ impl Membership {
         let opener_before = newest_opener(found);
         let standing = opener_before.and_then(attendance.standing);
         // Half that lacks something would answer for what it lacks.
-        let is_whole = |standing: &Standing| standing.all_is_equal;
+        let may_go_on = |standing: &Standing| attendance.leaves_out && standing.all_is_equal;
         let in_force = standing
-            .filter(is_whole)
+            .filter(may_go_on)
             .map(|standing| standing.epoch_in_force);
         let state = elect_of(found, &holders, (&set_back, in_force), opener.force)
             .map_err(with_left_out)?;
@@ -174,6 +174,8 @@ pub(crate) struct Attendance<'a> {
     /// What the process of that record, or the one that it followed with nobody between, had noted of
     /// the group's states.
     pub(crate) standing: &'a dyn Fn(&OpenerRecord) -> Option<Standing>,
+    /// Disks are left out that hang with requests of the process before: nobody else can have had them.
+    pub(crate) leaves_out: bool,
     /// Kept over the tries of somebody who waits between them; who keeps none has waited.
     pub(crate) waited: Option<&'a Waited>,
 }
@@ -187,6 +189,7 @@ impl<'a> Attendance<'a> {
             watch: None,
             has_served: &|_| false,
             standing: &|_| None,
+            leaves_out: false,
             waited: None,
         }
     }

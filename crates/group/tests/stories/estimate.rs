@@ -254,3 +254,24 @@ fn telling_refuses_what_the_change_would_be_refused_with() {
     assert_eq!(told.unwrap_err().message, real.message);
     assert_eq!(real.kind, GroupErrorKind::Invalid);
 }
+
+#[test]
+fn that_a_disk_stays_which_is_away_moves_nothing_to_it_or_from_it() {
+    let scene = Scene::new(9, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64), (3, 64)]);
+    let group = scene.open();
+    fill(&group, NORMAL);
+    let away = DiskNumber(2);
+    group.drop_disks(&[away], false).unwrap();
+    group.offline_disks(&[away]).unwrap();
+    let stays = DiskChanges {
+        undrop: vec![away],
+        ..DiskChanges::default()
+    };
+    let estimate = group.estimate(&PlannedChange::Disks(stays)).unwrap();
+    let of_it = |flow: &&spindle_group::Flow| flow.from == away || flow.to == away;
+    assert_eq!(estimate.flows.iter().find(of_it), None);
+    assert!(
+        estimate.disks.iter().any(|disk| disk.number == away),
+        "{estimate:?}"
+    );
+}

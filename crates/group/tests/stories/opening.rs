@@ -138,7 +138,7 @@ fn open_interrupted(
         journal: None,
         watch: Some(watch(milliseconds)),
         claimed: Some(&claimed),
-        waited: None,
+        ..Attended::default()
     };
     let backend = Arc::clone(&disks) as Arc<dyn Disks>;
     let answer = Group::open_attended(backend, &SLOTS, &scene.name, opener, &|_| false, attended);

@@ -13,7 +13,7 @@ use spindle_device::{
     AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Disks, Judge, Operation, Request,
     SharedMemory, SimulatedDisks, Work,
 };
-use spindle_group::{File, Group, GroupError, KeptJournal};
+use spindle_group::{Attended, File, Group, GroupError, KeptJournal};
 
 use crate::one_copy::{
     FOUR, LENGTH, assert_shows_nothing_removed, disk_of, fill_and_remove, tells_once,
@@ -42,7 +42,8 @@ pub fn take_over(
     take_over_of(scene, journal, disks, &slots(scene).collect::<Vec<_>>())
 }
 
-/// As [`take_over`], of these disks alone: the others hang, and are left out.
+/// As [`take_over`], of these disks alone: where that is not all of them, the others hang and are left
+/// out.
 pub fn take_over_of(
     scene: &Scene,
     journal: &KeptJournal,
@@ -51,9 +52,20 @@ pub fn take_over_of(
 ) -> Result<Group, GroupError> {
     let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
     let memory = SharedMemory::from_descriptor(memory).unwrap();
-    let journal = Some(Arc::new(KeptJournal::new(memory).unwrap()));
+    let attended = Attended {
+        journal: Some(Arc::new(KeptJournal::new(memory).unwrap())),
+        leaves_out: slots.len() < scene.disks.disk_count(),
+        ..Attended::default()
+    };
     let nobody_lives = |_| false;
-    Group::open_kept(disks, slots, &scene.name, &opener(), &nobody_lives, journal)
+    Group::open_attended(
+        disks,
+        slots,
+        &scene.name,
+        &opener(),
+        &nobody_lives,
+        attended,
+    )
 }
 
 /// The memory of a keeper as it is now.

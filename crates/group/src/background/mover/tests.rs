@@ -1,10 +1,10 @@
 //! What a rebalance tells at its end.
 
-use spindle_base::{DiskNumber, Redundancy};
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DiskSlot, Request, Work};
 
 use crate::scene::{MIB, NORMAL, Scene, create, pattern, resync};
-use crate::{EventKind, Group};
+use crate::{DiskChanges, EventKind, Group};
 
 /// The third label, behind the last AU.
 const LABEL_BYTES: u64 = 4096;
@@ -103,4 +103,58 @@ fn no_run_fulfils_the_wish_of_a_change_that_is_not_in_the_group_state_yet() {
     assert_ne!(wishes_count(), before, "nobody would look again");
     group.rebalance_ended(wishes_count()).unwrap();
     assert!(!group.is_rebalance_wanted());
+}
+
+/// Nothing that a pass looks at tells that files were removed.
+#[test]
+fn copies_that_found_no_room_are_made_when_there_is_room() {
+    let disks = [(0, 128), (1, 64), (1, 64)];
+    let scene = Scene::new(34, Redundancy::Normal, &disks);
+    let group = scene.open();
+    let write = |ids: std::ops::RangeInclusive<u64>| {
+        for id in ids {
+            let file = create(&group, id, NORMAL);
+            group.write(&file, 0, &pattern(id, 1 << 20)).unwrap();
+        }
+        group.sync().unwrap();
+    };
+    write(1..=50);
+    let away = DiskNumber(2);
+    group.offline_disks(&[away]).unwrap();
+    group
+        .change_disks(&DiskChanges {
+            drop: vec![away],
+            force: true,
+            ..DiskChanges::default()
+        })
+        .unwrap();
+    // What comes meanwhile takes the room.
+    write(51..=74);
+    let work_until_idle = |mut now_ms: u64| {
+        while group.work(now_ms).unwrap().did_something {
+            now_ms += 1;
+        }
+        now_ms
+    };
+    let stops_count = || {
+        let events = group.take_events();
+        let stops = events
+            .iter()
+            .filter(|event| event.kind == EventKind::RestoreStopped);
+        stops.count()
+    };
+    let now_ms = work_until_idle(0);
+    assert!(group.lost_copies_count() > 0);
+    assert_eq!(stops_count(), 1);
+    // Tried again in vain, it is not told again.
+    let now_ms = work_until_idle(now_ms + 40_000);
+    assert_eq!(stops_count(), 0);
+    for id in 1..=40 {
+        let file = group.file(FileId(id)).unwrap();
+        group.remove_file(&group.change(), &file).unwrap();
+    }
+    group.sync().unwrap();
+    work_until_idle(now_ms + 40_000);
+    assert_eq!(group.lost_copies_count(), 0);
+    assert_eq!(stops_count(), 0);
 }
