@@ -412,7 +412,8 @@ fn given_up_at_once(seen: Duration) {
 /// before, and goes on waiting: what programs were answered for is in its memory alone.
 #[test]
 fn a_mount_that_is_given_up_twice_by_a_command_keeps_what_waits() {
-    let Some((place, freezer)) = mounted_mirror() else {
+    // The only copy: the next daemon waits for it.
+    let Some((place, freezer)) = mounted(create_external, "io_deadline_s = 1\n") else {
         return;
     };
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
