@@ -13,6 +13,7 @@ mod crash;
 mod cut_off;
 mod estimate;
 mod events;
+mod failed_beside_hanging;
 mod faults;
 mod hanging;
 mod leaving;
