@@ -14,6 +14,10 @@
 //! in which it failed; for everybody from when it said that it is gone ([`Watch::unsettled`]), and from
 //! when it was decided that it goes ([`Going`]).
 //!
+//! Where the group can do without each of two disks, and not without both, it is asked and decided in
+//! one step ([`Membership::take_offline_if_borne`]). So of two threads that find a bad place each, on
+//! two disks, the second one decides when the first one's disk is offline.
+//!
 //! Invariant: a disk that was given up goes offline, durably, before anything is answered that it
 //! was to have: by whoever needed it, or by the next step of the group.
 
@@ -87,6 +91,19 @@ struct Seen {
 }
 
 impl Watch {
+    /// Whether the group can do without the disks, which failed something. Where it cannot they serve
+    /// on, and count as lacking it from now on, until they were seen to lack nothing: the next one may
+    /// be judged before it is noted what they lack.
+    fn bears_loss_or_keep(&mut self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let bears = self.bears_loss_of(disks, &self.going);
+        if !bears {
+            let kept = disks.iter().copied().filter(|disk| self.serves(*disk));
+            let kept: Vec<DiskNumber> = kept.collect();
+            self.catching_up.extend(kept);
+        }
+        bears
+    }
+
     /// Whether the group can do without the disks beside those, and all that lack something.
     fn bears_loss_of(&self, disks: &BTreeSet<DiskNumber>, beside: &BTreeSet<DiskNumber>) -> bool {
         let lacking: BTreeSet<u16> = (self.disks.iter())
@@ -244,6 +261,29 @@ impl Hanging {
         }
     }
 
+    /// The disks go, all of them, where the redundancy, the votes and the catalog bear it beside all that
+    /// are away or lack something. The caller holds the lock of the group state, so no others go at the
+    /// moment.
+    pub(super) fn reserve(&self, disks: &BTreeSet<DiskNumber>) -> Option<Going<'_>> {
+        let mut watch = self.watch.lock();
+        if !watch.bears_loss_or_keep(disks) {
+            return None;
+        }
+        watch.going.extend(disks);
+        drop(watch);
+        Some(Going {
+            hanging: self,
+            disks: disks.clone(),
+        })
+    }
+
+    /// Whether [`Self::reserve`] would refuse these disks, whatever becomes of others that are on their
+    /// way out.
+    pub(super) fn refuses(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let mut watch = self.watch.lock();
+        watch.going.is_empty() && !watch.bears_loss_or_keep(disks)
+    }
+
     fn note_answers(&self, disk: DiskNumber) {
         self.watch.lock().unsettled.remove(&disk);
     }
@@ -321,13 +361,6 @@ impl Membership {
             self.disk_event(EventKind::DiskHangs, disk, message);
         }
         given_up
-    }
-
-    /// Whether the redundancy, the votes and the catalog bear the loss of the disks together, beside
-    /// all that are away or lack something.
-    pub(crate) fn can_do_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
-        let watch = self.hanging.watch.lock();
-        watch.bears_loss_of(disks, &watch.going)
     }
 
     /// The disk answers, after it said that it is gone.
@@ -479,6 +512,11 @@ mod tests {
     }
 
     const ONE: DiskNumber = DiskNumber(0);
+    const OTHER: DiskNumber = DiskNumber(1);
+
+    fn goes(hanging: &Hanging, disk: DiskNumber) -> bool {
+        hanging.reserve(&BTreeSet::from([disk])).is_some()
+    }
 
     #[test]
     fn beside_a_failure_of_the_same_batch_the_only_other_copy_is_waited_for() {
@@ -509,9 +547,11 @@ mod tests {
                 true => assert!(!hanging.may_give_up(DiskSlot(1), &[(DiskSlot(0), Gone)])),
             }
             assert!(!hanging.may_give_up(DiskSlot(1), &[]));
+            assert!(!goes(&hanging, OTHER));
             for _ in 1..UNSETTLED_LOOKS {
                 hanging.watch.lock().look_at_unsettled();
             }
+            hanging.watch.lock().catching_up.clear();
             assert!(!hanging.may_give_up(DiskSlot(1), &[]));
             hanging.watch.lock().look_at_unsettled();
             assert!(hanging.may_give_up(DiskSlot(1), &[]));
@@ -530,5 +570,37 @@ mod tests {
         assert!(!hanging.may_give_up(DiskSlot(1), &[]));
         drop(going);
         assert!(hanging.may_give_up(DiskSlot(1), &[]));
+    }
+
+    #[test]
+    fn a_disk_that_goes_may_be_given_up_itself() {
+        let hanging = hanging(2, &[0, 1]);
+        let going = hanging.reserve(&BTreeSet::from([ONE]));
+        assert!(going.is_some() && goes(&hanging, ONE), "asked again");
+        assert!(hanging.may_give_up(DiskSlot(0), &[]));
+    }
+
+    #[test]
+    fn of_two_disks_that_each_may_go_alone_one_is_let_go() {
+        let hanging = hanging(2, &[0, 1]);
+        let going = hanging.reserve(&BTreeSet::from([ONE]));
+        assert!(going.is_some() && !goes(&hanging, OTHER));
+        assert!(
+            !hanging.refuses(&BTreeSet::from([OTHER])),
+            "it has to wait for its turn"
+        );
+        drop(going);
+        assert!(!goes(&hanging, ONE), "the other one lacks what it failed");
+        hanging.watch.lock().catching_up.remove(&OTHER);
+        assert!(goes(&hanging, ONE), "it lacked nothing");
+    }
+
+    #[test]
+    fn a_disk_that_was_refused_to_go_counts_as_lacking_what_it_failed() {
+        let hanging = hanging(2, &[0, 0, 1]);
+        hanging.watch.lock().catching_up.insert(ONE);
+        assert!(hanging.refuses(&BTreeSet::from([DiskNumber(2)])));
+        // Else it would go with what the last one failed, because its neighbour lacks something already.
+        assert!(!goes(&hanging, OTHER));
     }
 }

@@ -1,17 +1,20 @@
-//! A disk fails beside one that hangs: what nobody else has is waited for.
+//! A disk fails beside one that hangs, or two fail at once: what nobody else has is waited for, and of
+//! two that the group cannot do without together one goes.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use spindle_base::DiskNumber;
-use spindle_device::{DiskSlot, FaultyOperation};
+use spindle_device::{DiskSlot, FaultyOperation, Request, Work};
 use spindle_group::{File, Group};
 
 use crate::hanging::{DEADLINE, EVERYWHERE, LENGTH, mode, waits_until_released};
 use crate::scene::{
     MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
 };
+use crate::waiting_disks::{OneBatchWaits, has_write};
 
 const HANGS: DiskSlot = DiskSlot(0);
 const FAILS: DiskSlot = DiskSlot(1);
@@ -121,4 +124,76 @@ fn a_disk_that_hangs_is_waited_for_by_everybody_while_somebody_cannot_take_a_van
     }));
     group.sync().unwrap();
     assert_one_went(&scene, group, &file, &newer);
+}
+
+const OF_ONE: u8 = 0xb1;
+const OF_OTHER: u8 = 0xb2;
+
+fn writes(batch: &[Request<'_>], byte: u8) -> bool {
+    let is_of = |request: &Request<'_>| match &request.work {
+        Work::Write(bytes) => bytes.starts_with(&[byte; 64]),
+        Work::WritePart(part) => part.bytes().starts_with(&[byte; 64]),
+        _ => false,
+    };
+    has_write(batch) && batch.iter().any(is_of)
+}
+
+fn writes_state(batch: &[Request<'_>]) -> bool {
+    let is_state = |request: &Request<'_>| {
+        matches!(request.work, Work::WriteDurable(_)) && request.offset_bytes < STRUCTURES.end
+    };
+    batch.iter().any(is_state)
+}
+
+#[test]
+fn of_two_disks_that_have_a_bad_place_each_at_one_moment_one_goes() {
+    let scene = Scene::mirrored(7);
+    let disks = OneBatchWaits::of(&scene);
+    let group = disks.open(&scene, 2);
+    let [one, other] = [10, 11].map(|id| {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, 0, &pattern(id, 64 << 10)).unwrap();
+        file
+    });
+    group.sync().unwrap();
+    let limit = Duration::from_secs(20);
+    let bad = [(&one, FAILS), (&other, HANGS)];
+    for (file, slot) in bad {
+        let place = place_on(&group, file, slot);
+        scene.disks.fail_writes(slot, place, 1);
+    }
+    let (one_failed, one_goes_on) = disks.wait(false, |batch| writes(batch, OF_ONE));
+    let (other_failed, other_goes_on) = disks.wait(false, |batch| writes(batch, OF_OTHER));
+    let answers = thread::scope(|scope| {
+        let threads = [(&one, OF_ONE), (&other, OF_OTHER)].map(|(file, byte)| {
+            let group = &group;
+            scope.spawn(move || group.write(file, 0, &[byte; 4096]))
+        });
+        one_failed.recv_timeout(limit).unwrap();
+        other_failed.recv_timeout(limit).unwrap();
+        let (first_goes, goes_on) = disks.wait(true, writes_state);
+        one_goes_on.send(()).unwrap();
+        first_goes.recv_timeout(limit).unwrap();
+        // Decides while the first disk is on its way.
+        other_goes_on.send(()).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        goes_on.send(()).unwrap();
+        threads.map(|thread| thread.join().unwrap())
+    });
+    answers[0].as_ref().unwrap();
+    assert_eq!(group.view().offline_disks_count, 1);
+    assert_eq!(mode(&group, usize::from(FAILS.0)), "offline");
+    // What the second one was to have, the first one had alone, and it went.
+    answers[1].as_ref().unwrap_err();
+    assert!(read(&group, &one, 0, 4096) == [OF_ONE; 4096]);
+    assert!(read(&group, &one, 4096, 4096) == pattern(10, 64 << 10)[4096..8192]);
+    group.sync_file(&other, false).unwrap_err();
+    group.write(&other, 0, &[OF_OTHER; 4096]).unwrap();
+    group.sync().unwrap();
+    assert_eq!(group.return_disks(&[FAILS]).unwrap().len(), 1);
+    resync(&group);
+    for file in [&one, &other] {
+        assert_copies_equal(&scene, &group, file, "both are there");
+    }
+    assert_sound(&group);
 }

@@ -30,3 +30,4 @@ mod syncs;
 mod takeover_flushes;
 mod takeovers;
 mod threads;
+mod waiting_disks;
