@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use spindle_base::DiskNumber;
-use spindle_device::{DiskSlot, FaultyOperation, Request, Work};
-use spindle_group::{File, Group};
+use spindle_base::{DiskNumber, FailureGroupName};
+use spindle_device::{DiskSlot, Disks, FaultyOperation, Request, Work};
+use spindle_group::{File, Group, Opener};
 
 use crate::hanging::{DEADLINE, EVERYWHERE, LENGTH, mode, waits_until_released};
 use crate::scene::{
-    MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, pattern, read, resync,
+    MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
 };
 use crate::waiting_disks::{OneBatchWaits, has_write};
 
@@ -124,6 +124,35 @@ fn a_disk_that_hangs_is_waited_for_by_everybody_while_somebody_cannot_take_a_van
     }));
     group.sync().unwrap();
     assert_one_went(&scene, group, &file, &newer);
+}
+
+#[test]
+fn the_last_copy_that_can_be_read_is_waited_for_where_the_other_one_has_a_bad_place() {
+    let scene = Scene::mirrored(6);
+    scene.disks.set_deadline(DEADLINE);
+    // Asked first.
+    let first = FailureGroupName::new(format!("F{}", FAILS.0)).unwrap();
+    let opener = Opener {
+        preferred_failure_group: Some(first),
+        ..opener()
+    };
+    let slots = [HANGS, FAILS];
+    let backend = Arc::clone(&scene.disks) as Arc<dyn Disks>;
+    let group = Group::open(backend, &slots, &scene.name, &opener).unwrap();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    let bad = place_on(&group, &file, FAILS);
+    scene.disks.fail_reads(FAILS, bad, u64::MAX);
+    let good = place_on(&group, &file, HANGS);
+    (scene.disks).hang(HANGS, FaultyOperation::Read, good);
+    assert!(waits_until_released(&scene, &[HANGS.0], || {
+        assert!(read(&group, &file, 0, LENGTH) == data);
+    }));
+    assert_eq!(group.view().offline_disks_count, 0);
+    assert_copies_equal(&scene, &group, &file, "the bad place was left");
+    group.close().unwrap();
 }
 
 const OF_ONE: u8 = 0xb1;
