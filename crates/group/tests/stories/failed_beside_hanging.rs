@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use spindle_base::{DiskNumber, FailureGroupName};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, Request, Work};
+use spindle_format::{STATE_PLACES, STATE_SLOT_BYTES};
 use spindle_group::{File, Group, Opener};
 
 use crate::hanging::{DEADLINE, EVERYWHERE, LENGTH, mode, waits_until_released};
 use crate::scene::{
-    MIB, NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
+    NORMAL, Scene, assert_copies_equal, assert_sound, create, opener, pattern, read, resync,
 };
 use crate::waiting_disks::{OneBatchWaits, has_write};
 
 const HANGS: DiskSlot = DiskSlot(0);
 const FAILS: DiskSlot = DiskSlot(1);
-/// Labels, group states and opener records.
-const STRUCTURES: Range<u64> = 0..MIB;
+/// Where the group state stands.
+const STATES: Range<u64> = STATE_PLACES[0]..STATE_PLACES[1] + STATE_SLOT_BYTES as u64;
 
 /// Where the file's first extent lies on the disk.
 fn place_on(group: &Group, file: &File, slot: DiskSlot) -> Range<u64> {
@@ -75,15 +76,20 @@ fn a_disk_that_hangs_is_waited_for_where_the_other_one_vanishes_in_the_same_batc
 /// The state without the failed disk is what the other one hangs at.
 #[test]
 fn a_disk_that_hangs_at_the_state_without_the_other_one_is_waited_for() {
-    let (scene, group, file) = mirrored(3);
-    (scene.disks).hang(HANGS, FaultyOperation::Write, STRUCTURES);
-    scene.disks.vanish(FAILS);
-    let newer = pattern(2, LENGTH);
-    assert!(waits_until_released(&scene, &[HANGS.0], || {
-        group.write(&file, 0, &newer).unwrap();
-        group.sync_file(&file, true).unwrap();
-    }));
-    assert_one_went(&scene, group, &file, &newer);
+    for (seed, is_gone) in [(3, true), (8, false)] {
+        let (scene, group, file) = mirrored(seed);
+        (scene.disks).hang(HANGS, FaultyOperation::Write, STATES);
+        match is_gone {
+            true => scene.disks.vanish(FAILS),
+            false => (scene.disks).fail_writes(FAILS, place_on(&group, &file, FAILS), 1),
+        }
+        let newer = pattern(2, LENGTH);
+        assert!(waits_until_released(&scene, &[HANGS.0], || {
+            group.write(&file, 0, &newer).unwrap();
+            group.sync_file(&file, true).unwrap();
+        }));
+        assert_one_went(&scene, group, &file, &newer);
+    }
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn writes(batch: &[Request<'_>], byte: u8) -> bool {
 
 fn writes_state(batch: &[Request<'_>]) -> bool {
     let is_state = |request: &Request<'_>| {
-        matches!(request.work, Work::WriteDurable(_)) && request.offset_bytes < STRUCTURES.end
+        matches!(request.work, Work::WriteDurable(_)) && STATES.contains(&request.offset_bytes)
     };
     batch.iter().any(is_state)
 }
