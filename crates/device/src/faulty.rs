@@ -6,13 +6,15 @@
 
 mod cache;
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use parking_lot::RwLock;
 use rustix::io::Errno;
 
-use crate::Disks;
 use crate::mixed::SLOTS_END;
 use crate::request::{DeviceErrorKind, DiskSlot, Request, Work};
+use crate::{Disks, Judge};
 use cache::VolatileCaches;
 
 /// Any disks, with cables to pull.
@@ -22,6 +24,7 @@ pub struct FaultableDisks<D> {
     pulled_count: AtomicU32,
     pulled: Box<[AtomicBool]>,
     caches: Option<VolatileCaches>,
+    judge: RwLock<Option<Weak<dyn Judge>>>,
 }
 
 impl<D: Disks> FaultableDisks<D> {
@@ -33,6 +36,7 @@ impl<D: Disks> FaultableDisks<D> {
             pulled_count: AtomicU32::new(0),
             pulled: (0..SLOTS_END).map(|_| AtomicBool::new(false)).collect(),
             caches: None,
+            judge: RwLock::new(None),
         }
     }
 
@@ -94,6 +98,10 @@ impl<D: Disks> FaultableDisks<D> {
                 let errno = Some(Errno::NODEV.raw_os_error());
                 let path = self.inner.path(request.slot);
                 request.fail(&path, DeviceErrorKind::Gone, errno);
+                // The disks below do not see this one's requests.
+                if let Some(judge) = self.judge.read().as_ref().and_then(Weak::upgrade) {
+                    judge.has_gone(request.slot);
+                }
                 request.tell_failure();
             } else {
                 // The caller's memory moves over for the run and comes back with the answer.
@@ -143,7 +151,8 @@ impl<D: Disks> Disks for FaultableDisks<D> {
         self.inner.is_fenced(slot)
     }
 
-    fn set_judge(&self, judge: std::sync::Weak<dyn crate::Judge>) {
+    fn set_judge(&self, judge: Weak<dyn Judge>) {
+        *self.judge.write() = Some(judge.clone());
         self.inner.set_judge(judge);
     }
 }
@@ -182,6 +191,31 @@ mod tests {
         assert_eq!(memory, old);
         assert_eq!(disks.inner().bytes(DiskSlot(1), 0, 4096), new);
         assert!(write(&new).iter().all(Result::is_ok));
+    }
+
+    #[derive(Debug, Default)]
+    struct Hears(RwLock<Vec<DiskSlot>>);
+
+    impl Judge for Hears {
+        fn may_give_up(&self, _slot: DiskSlot, _failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
+            true
+        }
+
+        fn has_gone(&self, slot: DiskSlot) {
+            self.0.write().push(slot);
+        }
+    }
+
+    #[test]
+    fn who_judges_of_disks_that_hang_hears_of_one_whose_cable_is_pulled() {
+        let disks = FaultableDisks::new(SimulatedDisks::new(1, &[1 << 20, 1 << 20]));
+        let judge = std::sync::Arc::new(Hears::default());
+        let held: std::sync::Arc<dyn Judge> = judge.clone();
+        disks.set_judge(std::sync::Arc::downgrade(&held));
+        disks.pull(DiskSlot(1));
+        let flush = |slot| Request::new(DiskSlot(slot), 0, Work::Flush);
+        disks.run(&mut [flush(0), flush(1)]);
+        assert_eq!(*judge.0.read(), [DiskSlot(1)]);
     }
 
     #[test]

@@ -188,10 +188,12 @@ fn requests_of_other_threads_are_given_up_along_with_the_first() {
 struct Refusing(AtomicBool);
 
 impl Judge for Refusing {
-    fn may_give_up(&self, _slot: DiskSlot) -> bool {
+    fn may_give_up(&self, _slot: DiskSlot, _failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
         self.0.store(true, Ordering::Relaxed);
         false
     }
+
+    fn has_gone(&self, _slot: DiskSlot) {}
 }
 
 #[test]
@@ -223,6 +225,69 @@ fn a_disk_that_may_not_be_given_up_is_waited_for_and_its_late_answer_counts() {
         });
         assert!(!disks.is_fenced(hanging));
         assert_eq!(read_block(&disks, hanging, 4096), [3; 4096]);
+    }
+}
+
+/// Gives a disk up only where it was told that another one is gone, at once and when it is asked.
+#[derive(Debug, Default)]
+struct Told(std::sync::Mutex<Vec<DiskSlot>>);
+
+impl Judge for Told {
+    fn may_give_up(&self, _slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
+        let gone = self.0.lock().unwrap();
+        let is_gone = |slot: &DiskSlot| failed.contains(&(*slot, DeviceErrorKind::Gone));
+        !gone.is_empty() && gone.iter().all(is_gone)
+    }
+
+    fn has_gone(&self, slot: DiskSlot) {
+        self.0.lock().unwrap().push(slot);
+    }
+}
+
+#[test]
+fn who_judges_of_a_disk_that_hangs_knows_what_has_failed_beside_it() {
+    for disks in engines() {
+        let Some(freezer) = Freezer::new("beside") else {
+            return;
+        };
+        let judge = Arc::new(Told::default());
+        let held: Arc<dyn Judge> = judge.clone();
+        disks.set_judge(Arc::downgrade(&held));
+        let gone = disks.attach(freezer.folder.disk("gone", 1 << 20));
+        let good = disks.attach(freezer.folder.disk("good", 1 << 20));
+        let hanging = disks.attach(freezer.disk());
+        let path = freezer.folder.0.join("gone");
+        std::fs::File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        freezer.freeze();
+        let mut memory = [AlignedBuffer::zeroed(4096), AlignedBuffer::zeroed(4096)];
+        let [one, other] = &mut memory;
+        let data = [3; 4096];
+        let mut batch = [
+            Request::new(hanging, 0, Work::Write(&data)),
+            Request::new(gone, 0, Work::Read(one)),
+            Request::new(good, 0, Work::Read(other)),
+        ];
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                disks.run(&mut batch);
+                kinds(&batch)
+            });
+            let begun = Instant::now();
+            while !waiting.is_finished() && begun.elapsed() < 20 * DEADLINE {
+                std::thread::sleep(DEADLINE / 10);
+            }
+            let was_waiting = !waiting.is_finished();
+            freezer.thaw();
+            let answers = waiting.join().unwrap();
+            assert_eq!(answers, [LATE, Err(DeviceErrorKind::Gone), Ok(())]);
+            assert!(!was_waiting);
+        });
+        assert_eq!(*judge.0.lock().unwrap(), [gone]);
     }
 }
 

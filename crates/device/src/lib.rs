@@ -60,7 +60,7 @@ pub use recorder::{
     Record, RecordKind, RecordLog, RecordedDisk, ReplayError, ReplaySummary, Replayer,
 };
 pub use request::{
-    DeviceError, DeviceErrorKind, DiskSlot, FailureListener, Operation, Request, Work,
+    DeviceError, DeviceErrorKind, DiskSlot, FailureListener, Operation, Request, Work, failures_of,
 };
 pub use shared_memory::{ReadOnlyMemory, SharedMemory};
 #[cfg(any(test, feature = "simulated"))]
@@ -118,7 +118,14 @@ pub trait Disks: Send + Sync + std::fmt::Debug {
 pub trait Judge: Send + Sync + std::fmt::Debug {
     /// True: its requests are answered [`DeviceErrorKind::TimedOut`], and the disk counts as gone
     /// from now on. False: they wait, and it is asked again.
-    fn may_give_up(&self, slot: DiskSlot) -> bool;
+    ///
+    /// `failed` is what whoever waits has been answered beside it, in the same batch: disks that are
+    /// no copy for that batch, though nobody could draw a conclusion from it yet.
+    fn may_give_up(&self, slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool;
+
+    /// The disk has answered somebody that it is gone. Told as soon as it has, however long others of
+    /// the same batch keep silent.
+    fn has_gone(&self, slot: DiskSlot);
 }
 
 impl<D: Disks + ?Sized> Disks for std::sync::Arc<D> {

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::counters::{DiskCounters, LiveCounters, Outcome};
 use crate::engine::Engine;
 use crate::open::{OpenDisk, OpenError, OpenErrorKind};
-use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
 use crate::table::DISK_SLOTS_MAX;
 use crate::{Disks, Judge};
 
@@ -175,9 +175,9 @@ impl MixedDisks {
         Some(remote.expect("slots are used only where they were given"))
     }
 
-    fn may_give_up(&self, slot: DiskSlot) -> bool {
+    fn may_give_up(&self, slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
         let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
-        judge.is_none_or(|judge| judge.may_give_up(slot))
+        judge.is_none_or(|judge| judge.may_give_up(slot, failed))
     }
 
     fn run_mixed(&self, batch: &mut [Request<'_>]) {
@@ -187,10 +187,10 @@ impl MixedDisks {
             .map(|request| self.begin(request))
             .collect();
         self.run_local(batch);
-        for (request, job) in batch.iter_mut().zip(jobs) {
+        for (index, job) in jobs.into_iter().enumerate() {
             if let Some(job) = job {
-                self.end(job, request, begun);
-                request.tell_failure();
+                self.end(job, batch, index, begun);
+                batch[index].tell_failure();
             }
         }
     }
@@ -236,7 +236,9 @@ impl MixedDisks {
         Some(remote.disk.begin(request))
     }
 
-    fn end(&self, job: RemoteJob, request: &mut Request<'_>, begun: Instant) {
+    fn end(&self, job: RemoteJob, batch: &mut [Request<'_>], index: usize, begun: Instant) {
+        let failed = failures_of(batch);
+        let request = &mut batch[index];
         let slot = request.slot;
         let remote = self.remote(slot).expect("it was sent there");
         // What came while another disk was waited for is there to be taken.
@@ -247,7 +249,7 @@ impl MixedDisks {
             }
             // Whoever is patient has nobody else to ask.
             if !request.is_patient
-                && (remote.is_fenced.load(Ordering::Acquire) || self.may_give_up(slot))
+                && (remote.is_fenced.load(Ordering::Acquire) || self.may_give_up(slot, &failed))
             {
                 if remote.fence() {
                     let disk = remote.disk.path();
@@ -269,6 +271,11 @@ impl MixedDisks {
         let bytes = request.length_bytes() as u64;
         (remote.counters).end(outcome, bytes, begun.elapsed().into());
         if let Err(failure) = answer {
+            if failure.kind == DeviceErrorKind::Gone
+                && let Some(judge) = self.judge.read().as_ref().and_then(Weak::upgrade)
+            {
+                judge.has_gone(slot);
+            }
             request.fail(&remote.disk.path(), failure.kind, failure.errno);
         }
     }

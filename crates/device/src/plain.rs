@@ -26,7 +26,7 @@ use crate::buffer::Memory;
 use crate::counters::{DiskCounters, Outcome};
 use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, asks_again, kind_of};
 use crate::open::{OpenDisk, OpenError};
-use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
 use crate::table::{DiskTable, TableEntry};
 use crate::uring::DEADLINE_DEFAULT;
 use crate::{Disks, Judge};
@@ -118,6 +118,9 @@ impl SharedBatch {
                 let late = (DeviceErrorKind::TimedOut, None);
                 if entry.is_fenced() { late } else { failure }
             });
+            if let Err((kind, _)) = &answer {
+                table.tell_if_gone(job.slot, *kind);
+            }
             assert!(job.answer.set(answer).is_ok(), "a job is taken once");
             std::mem::forget(guard);
             *self.answers_count.lock() += 1;
@@ -263,13 +266,15 @@ impl PlainDisks {
         offer: &Arc<SharedBatch>,
     ) {
         let table = &self.shared.table;
+        let failed = failures_of(batch);
         for (index, (request, job)) in batch.iter_mut().zip(&offer.jobs).enumerate() {
             let entry = table.entry(request.slot);
             let is_open = request.result.is_ok() && job.answer.get().is_none();
             let is_overdue =
                 (job.taken_at.get()).is_some_and(|taken| taken.elapsed() >= self.deadline);
             let has_no_time = is_overdue || entry.is_fenced();
-            if !is_open || !has_no_time || request.is_patient || !table.may_give_up(request.slot) {
+            let is_asked = is_open && has_no_time && !request.is_patient;
+            if !is_asked || !table.may_give_up(request.slot, &failed) {
                 continue;
             }
             request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);

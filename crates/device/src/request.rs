@@ -175,6 +175,17 @@ impl<'a> Request<'a> {
     }
 }
 
+/// What of a batch has failed until now, for the [`Judge`](crate::Judge) of a disk that keeps the
+/// others waiting.
+#[must_use]
+pub fn failures_of(batch: &[Request<'_>]) -> Vec<(DiskSlot, DeviceErrorKind)> {
+    let failed = |request: &Request<'_>| {
+        let error = request.result.as_ref().err()?;
+        Some((request.slot, error.kind))
+    };
+    batch.iter().filter_map(failed).collect()
+}
+
 /// What kept a disk from doing as asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceErrorKind {

@@ -43,7 +43,7 @@ use disk::{Fault, Hang, LateWrite, SimulatedDisk};
 use pages::{PAGE_BYTES, PageMap, index_of};
 
 use crate::random::SeededRandom;
-use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
 use crate::{Disks, Judge};
 
 /// ENODEV: what Linux says of a disk that was pulled.
@@ -360,21 +360,45 @@ impl SimulatedDisks {
     /// about, which are to be asked about again ([`SimulatedDisks::ask_again`]).
     pub fn begin(&self, batch: &mut [Request<'_>]) -> Vec<usize> {
         let unanswered = self.state.lock().run(batch);
-        batch.iter_mut().for_each(Request::tell_failure);
+        batch
+            .iter_mut()
+            .for_each(|request| self.tell_failure(request));
         unanswered
+    }
+
+    /// Tells who listens, and the judge where the disk is gone.
+    fn tell_failure(&self, request: &mut Request<'_>) {
+        let kind = request.result.as_ref().err().map(|error| error.kind);
+        if kind == Some(DeviceErrorKind::Gone)
+            && let Some(judge) = self.judge.read().as_ref().and_then(Weak::upgrade)
+        {
+            judge.has_gone(request.slot);
+        }
+        request.tell_failure();
     }
 
     /// Looks again after a request that a disk kept silent about, and gives the disk up where whoever
     /// waits has no time left and the judge allows it; whether the request is answered now.
-    pub fn ask_again(&self, request: &mut Request<'_>, is_overdue: bool) -> bool {
-        let is_answered = self.look_again(request, is_overdue);
+    /// `failed` is what of its batch has failed.
+    pub fn ask_again(
+        &self,
+        request: &mut Request<'_>,
+        is_overdue: bool,
+        failed: &[(DiskSlot, DeviceErrorKind)],
+    ) -> bool {
+        let is_answered = self.look_again(request, is_overdue, failed);
         if is_answered {
-            request.tell_failure();
+            self.tell_failure(request);
         }
         is_answered
     }
 
-    fn look_again(&self, request: &mut Request<'_>, is_overdue: bool) -> bool {
+    fn look_again(
+        &self,
+        request: &mut Request<'_>,
+        is_overdue: bool,
+        failed: &[(DiskSlot, DeviceErrorKind)],
+    ) -> bool {
         let position = usize::from(request.slot.0);
         let waits = |state: &State| {
             // Somebody else may have given the disk up meanwhile; this request is out as well.
@@ -387,7 +411,7 @@ impl SimulatedDisks {
                 return false;
             }
             drop(state);
-            let is_given_up = self.may_give_up(request.slot);
+            let is_given_up = self.may_give_up(request.slot, failed);
             state = self.state.lock();
             if waits(&state) {
                 if is_given_up {
@@ -416,21 +440,22 @@ impl SimulatedDisks {
 
     /// Waits for a disk that keeps silent, until it answers or is given up.
     #[cold]
-    fn wait_for(&self, request: &mut Request<'_>) {
+    fn wait_for(&self, batch: &mut [Request<'_>], index: usize) {
         let started = Instant::now();
         let deadline = self.state.lock().deadline;
-        while !self.ask_again(request, started.elapsed() >= deadline) {
+        let failed = failures_of(batch);
+        while !self.ask_again(&mut batch[index], started.elapsed() >= deadline, &failed) {
             let mut state = self.state.lock();
             self.changed.wait_for(&mut state, LOOK_INTERVAL);
         }
     }
 
-    fn may_give_up(&self, slot: DiskSlot) -> bool {
+    fn may_give_up(&self, slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
         if self.with_disk(slot, |disk| disk.fenced) {
             return true;
         }
         let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
-        judge.is_none_or(|judge| judge.may_give_up(slot))
+        judge.is_none_or(|judge| judge.may_give_up(slot, failed))
     }
 
     /// Flips `count` random bits of the range, silently.
@@ -717,7 +742,7 @@ impl Disks for SimulatedDisks {
     fn run(&self, batch: &mut [Request<'_>]) {
         let unanswered = self.begin(batch);
         for index in unanswered {
-            self.wait_for(&mut batch[index]);
+            self.wait_for(batch, index);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::Judge;
 use crate::buffer::Memory;
 use crate::counters::LiveCounters;
 use crate::open::{OpenDisk, OpenError, OpenErrorKind};
-use crate::request::DiskSlot;
+use crate::request::{DeviceErrorKind, DiskSlot};
 
 /// The most disks that one engine can have opened, one beside or after the other.
 pub const DISK_SLOTS_MAX: usize = 4096;
@@ -131,12 +131,26 @@ impl DiskTable {
     }
 
     /// Whether a disk that does not answer may be given up; one that was is not asked for again.
-    pub(crate) fn may_give_up(&self, slot: DiskSlot) -> bool {
+    pub(crate) fn may_give_up(
+        &self,
+        slot: DiskSlot,
+        failed: &[(DiskSlot, DeviceErrorKind)],
+    ) -> bool {
         if self.entry(slot).is_fenced() {
             return true;
         }
         let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
-        judge.is_none_or(|judge| judge.may_give_up(slot))
+        judge.is_none_or(|judge| judge.may_give_up(slot, failed))
+    }
+
+    /// The disk has failed a request: the judge is told where that says that it is gone.
+    #[cold]
+    pub(crate) fn tell_if_gone(&self, slot: DiskSlot, kind: DeviceErrorKind) {
+        if kind == DeviceErrorKind::Gone
+            && let Some(judge) = self.judge.read().as_ref().and_then(Weak::upgrade)
+        {
+            judge.has_gone(slot);
+        }
     }
 }
 

@@ -43,6 +43,7 @@ pub use claim::CLAIM_PAUSE_MS;
 pub use contest::Waited;
 pub(crate) use create::DISK_AUS_MIN;
 pub use create::{NewDisk, NewGroup, disk_bytes_min, judge_new_group};
+use cut_off::CutOff;
 pub(crate) use failed_flushes::{FailedFlushes, Failures};
 use hanging::Hanging;
 use labels::LateCopies;
@@ -405,7 +406,37 @@ impl Membership {
     pub fn take_offline(&self, numbers: &[DiskNumber], reason: &str) -> Result<(), GroupError> {
         let cut_off = self.cut_off(numbers);
         let mut inner = self.inner.lock();
-        self.refuse_stopped(&mut inner)?;
+        self.go_offline(&mut inner, numbers, &cut_off, reason)
+    }
+
+    /// As [`Membership::take_offline`], where the group can do without all of them beside those that are
+    /// away, or lack something, when it is their turn; whether they are offline. Else they serve on.
+    pub(crate) fn take_offline_if_borne(
+        &self,
+        numbers: &[DiskNumber],
+        reason: &str,
+    ) -> Result<bool, GroupError> {
+        let disks: BTreeSet<DiskNumber> = numbers.iter().copied().collect();
+        if self.hanging.refuses(&disks) {
+            return Ok(false);
+        }
+        let cut_off = self.cut_off(numbers);
+        let mut inner = self.inner.lock();
+        let Some(_going) = self.hanging.reserve(&disks) else {
+            return Ok(false);
+        };
+        self.go_offline(&mut inner, numbers, &cut_off, reason)?;
+        Ok(true)
+    }
+
+    fn go_offline(
+        &self,
+        inner: &mut Inner,
+        numbers: &[DiskNumber],
+        cut_off: &[CutOff],
+        reason: &str,
+    ) -> Result<(), GroupError> {
+        self.refuse_stopped(inner)?;
         let numbers: BTreeSet<DiskNumber> = (numbers.iter().copied())
             .filter(|number| self.is_online(*number))
             .collect();
@@ -422,11 +453,11 @@ impl Membership {
         }
         let mut next = inner.state.clone();
         set_offline(&mut next, &numbers);
-        for disk in &cut_off {
+        for disk in cut_off {
             disk.note(&mut next, self.au_size);
         }
-        self.publish(&mut inner, next, Quorum::Half)?;
-        self.claim_new_voters(&mut inner)
+        self.publish(inner, next, Quorum::Half)?;
+        self.claim_new_voters(inner)
     }
 
     /// Whether states can still be published.

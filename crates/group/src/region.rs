@@ -217,11 +217,11 @@ impl ReplicatedRegion {
                 .map(|(disk, why)| format!("disk {disk}: {why}"));
             return Err(failed("written", each.collect::<Vec<_>>().join("; ")));
         }
-        let answer = if self.membership.can_do_without(&disks) {
-            let numbers: Vec<DiskNumber> = disks.into_iter().collect();
-            self.membership.take_offline(&numbers, why)
-        } else {
-            self.leave_replicas(unable)
+        let numbers: Vec<DiskNumber> = disks.into_iter().collect();
+        let answer = match self.membership.take_offline_if_borne(&numbers, why) {
+            Ok(false) => self.leave_replicas(unable),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
         };
         self.drop_offline();
         answer.map_err(|error| failed("written", error.report()))

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work};
+use spindle_device::{
+    DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work, failures_of,
+};
 
 use crate::clock::Clock;
 use crate::faults::Faults;
@@ -115,9 +117,11 @@ impl PointDisks {
         loop {
             let now_ms = self.clock.now_ms();
             let before_count = silent.len();
+            let failed = failures_of(batch);
             silent.retain(|index| {
                 let request = &mut batch[*index];
-                let is_answered = self.inner.ask_again(request, now_ms >= deadline_ms);
+                let is_overdue = now_ms >= deadline_ms;
+                let is_answered = self.inner.ask_again(request, is_overdue, &failed);
                 if is_answered {
                     self.note(request);
                 }

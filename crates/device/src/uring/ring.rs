@@ -19,7 +19,7 @@ use crate::buffer::Memory;
 use crate::counters::Outcome;
 use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, TRIES_MAX, asks_again, kind_of};
 use crate::guard::AbortOnUnwind;
-use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work};
+use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
 use crate::table::{DiskTable, TableEntry};
 
 /// How many pieces are under way at once; more wait their turn.
@@ -343,6 +343,7 @@ impl Ring {
                         request.fail(&entry.disk.path, DeviceErrorKind::TimedOut, None);
                     } else {
                         request.fail(&entry.disk.path, kind, errno);
+                        table.tell_if_gone(request.slot, kind);
                     }
                 }
             }
@@ -371,6 +372,7 @@ impl Ring {
             return;
         }
         let is_overdue = now - progress.last_answer >= deadline;
+        let failed = failures_of(batch);
         let mut judged: Vec<(DiskSlot, bool)> = Vec::new();
         for piece in self.pieces.iter().filter(|piece| piece.is_open()) {
             let request = &batch[piece.request];
@@ -378,7 +380,7 @@ impl Ring {
             let is_known = judged.iter().any(|(slot, _)| *slot == request.slot);
             // Asked only for what the kernel has: what waits for its turn is not the disk's fault.
             if piece.state == State::UnderWay && is_asked && !request.is_patient && !is_known {
-                judged.push((request.slot, table.may_give_up(request.slot)));
+                judged.push((request.slot, table.may_give_up(request.slot, &failed)));
             }
         }
         for (slot, is_given_up) in judged {

@@ -535,8 +535,8 @@ impl Group {
     ) -> Result<(), GroupError> {
         let run = relocation.run;
         let is_external = self.membership.redundancy().copies() == 1;
-        if !is_external && !self.bears_failed_copy(run.disk, error) {
-            return self.take_offline(&[run.disk], &error.to_string());
+        if !is_external && self.take_offline_for_copy(run.disk, error)? {
+            return Ok(());
         }
         if error.kind == DeviceErrorKind::Medium && self.bad_runs.may_note(run.disk) {
             self.note_bad_target(relocation, error);

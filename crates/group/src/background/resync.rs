@@ -493,18 +493,17 @@ impl Group {
                 self.read_back_left(file, &part, &result, &buffer, &lives)?;
             }
             if let Err(error) = result {
-                if self.bears_failed_copy(disk, &error) {
-                    // Nobody waits for it: the blocks stay stale there.
-                    let obstacle = Obstacle::of(&error, Obstacle::NotTaken);
-                    let error = self.not_taken(disk, error);
-                    return Err(NotCopied {
-                        error,
-                        obstacle,
-                        copied_blocks: 0,
-                    });
+                if self.take_offline_for_copy(disk, &error)? {
+                    return Ok(copied_blocks);
                 }
-                self.take_offline(&[disk], &error.to_string())?;
-                return Ok(copied_blocks);
+                // Nobody waits for it: the blocks stay stale there.
+                let obstacle = Obstacle::of(&error, Obstacle::NotTaken);
+                let error = self.not_taken(disk, error);
+                return Err(NotCopied {
+                    error,
+                    obstacle,
+                    copied_blocks: 0,
+                });
             }
             copied_blocks += blocks;
         }

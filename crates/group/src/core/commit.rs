@@ -23,7 +23,7 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::core::Core;
 use crate::core::commit::owed::ToldBefore;
-use crate::core::disks::{DiskState, Target};
+use crate::core::disks::{DiskState, FailedFlush, Target};
 use crate::core::file::File;
 use crate::core::map_lock::MapWriteGuard;
 use crate::core::takeover::cannot_be_flushed;
@@ -397,22 +397,26 @@ impl Core {
                 .on_disk(failed[0].life.disk)
                 .because(error));
         }
-        let disks = failed.iter().map(|flush| flush.life.disk).collect();
-        if !self.membership.can_do_without(&disks) {
-            if self.is_taking_over() {
-                let error = cannot_be_flushed(&failed[0]);
-                self.stop_for(&error);
-                return Err(error);
-            }
-            if self.membership.had_better_serve_on(&disks) && !is_put_back(Fault::NeededDiskGoes) {
-                failed = self.ask_again(failed);
-            }
-        }
-        let Some(first) = failed.first() else {
-            return Ok(());
+        let disks_of = |failed: &[FailedFlush]| -> Vec<DiskNumber> {
+            failed.iter().map(|flush| flush.life.disk).collect()
         };
-        let disks: Vec<DiskNumber> = failed.iter().map(|flush| flush.life.disk).collect();
-        self.take_offline(&disks, &first.error.to_string())
+        let disks = disks_of(&failed);
+        if self.take_offline_if_borne(&disks, &failed[0].error.to_string())? {
+            return Ok(());
+        }
+        if self.is_taking_over() {
+            let error = cannot_be_flushed(&failed[0]);
+            self.stop_for(&error);
+            return Err(error);
+        }
+        let disks = disks.into_iter().collect();
+        if self.membership.had_better_serve_on(&disks) && !is_put_back(Fault::NeededDiskGoes) {
+            failed = self.ask_again(failed);
+        }
+        match failed.first() {
+            None => Ok(()),
+            Some(first) => self.take_offline(&disks_of(&failed), &first.error.to_string()),
+        }
     }
 
     /// Flushes what was written to the disks in these incarnations, as [`Self::flush_targets`].

@@ -41,9 +41,15 @@ impl Core {
         };
         let count = state.unanswered_count.fetch_add(1, Ordering::Relaxed) + 1;
         // A disk that hung was given up; one that is gone says so at once when it is asked again.
+        let answers = || {
+            let answers = state.online_slot().is_some_and(|slot| self.answers(slot));
+            if answers {
+                self.membership.note_answers(disk);
+            }
+            answers
+        };
         let is_gone = self.membership.is_given_up(disk)
-            || (error.kind == DeviceErrorKind::Gone
-                && !state.online_slot().is_some_and(|slot| self.answers(slot)));
+            || (error.kind == DeviceErrorKind::Gone && !answers());
         if is_gone || count >= UNANSWERED_MOST {
             return self.take_offline(&[disk], &error.to_string());
         }

@@ -9,7 +9,6 @@
 //! the dirty regions that names the disk is durable before the place is written.
 
 use spindle_sync::atomic::Ordering;
-use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
@@ -304,23 +303,20 @@ impl Core {
                 self.tell_left(place, &reason, &nothing);
                 Ok(Mended::Gone)
             }
-            Err(NotCopied::NoPlace(nowhere))
-                if !(self.membership).can_do_without(&BTreeSet::from([disk])) =>
-            {
+            Err(NotCopied::NoPlace(nowhere)) => {
+                // It may come back by itself.
+                (self.bad_places).leave(file.id, disk, &Self::bad_ranges(place));
+                let why = format!(
+                    "a bad place was found ({reason}), and no other place on the disk took the copy: \
+                     {nowhere}"
+                );
+                if self.take_offline_if_borne(&[disk], &why)? {
+                    return Ok(Mended::Offline);
+                }
                 // Others lack what it alone has, and would never get it.
                 self.leave_unread(place);
                 self.tell_left(place, &reason, &nowhere);
                 Ok(Mended::Gone)
-            }
-            Err(NotCopied::NoPlace(nowhere)) => {
-                // It may come back by itself.
-                (self.bad_places).leave(file.id, disk, &Self::bad_ranges(place));
-                let reason = format!(
-                    "a bad place was found ({reason}), and no other place on the disk took the copy: \
-                     {nowhere}"
-                );
-                self.take_offline(&[disk], &reason)?;
-                Ok(Mended::Offline)
             }
         }
     }

@@ -498,11 +498,9 @@ impl Core {
             self.disks.write(&mut batch).of_file(file);
             let [request] = batch;
             if let Err(error) = request.result {
-                if self.bears_failed_copy(copy.disk(), &error) && self.may_miss_blocks() {
+                if !self.take_offline_for_blocks(copy.disk(), &error)? {
                     let first = segment.at_block + from;
                     self.note_missed(file, &[(first, first + blocks)], &[copy.disk()]);
-                } else {
-                    self.take_offline(&[copy.disk()], &error.to_string())?;
                 }
                 continue;
             }

@@ -9,6 +9,15 @@
 //! votes that are left can publish a state without it; and where the catalog has another replica.
 //! So of two disks that hang together, one goes and the other is waited for, as a last copy is.
 //!
+//! A disk that answered with a failure is none of those until the state without it is published, for
+//! which the one that hangs may be needed. So it counts as gone before: for whoever waits in the batch
+//! in which it failed; for everybody from when it said that it is gone ([`Watch::unsettled`]), and from
+//! when it was decided that it goes ([`Going`]).
+//!
+//! Where the group can do without each of two disks, and not without both, it is asked and decided in
+//! one step ([`Membership::take_offline_if_borne`]). So of two threads that find a bad place each, on
+//! two disks, the second one decides when the first one's disk is offline.
+//!
 //! Invariant: a disk that was given up goes offline, durably, before anything is answered that it
 //! was to have: by whoever needed it, or by the next step of the group.
 
@@ -17,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_catalog::{Claim, KeptJournal};
-use spindle_device::{DiskSlot, Disks, Judge, Request};
+use spindle_device::{DeviceErrorKind, DiskSlot, Disks, Judge, Request};
 use spindle_format::{DiskStatus, GroupState};
 use spindle_sync::atomic::{AtomicBool, Ordering};
 use spindle_sync::level::LeafMutex;
@@ -25,6 +34,11 @@ use spindle_sync::{Fault, is_put_back};
 
 use crate::event::EventKind;
 use crate::quorum::Membership;
+
+/// For how many looks a disk counts as gone that said so and serves on: a minute, in which whoever heard
+/// it comes to the end of his deadline and says it again, or takes the disk offline. One that only
+/// blinked keeps nobody waiting for longer.
+const UNSETTLED_LOOKS: u32 = 12;
 
 /// Decides for the engine; see the module.
 #[derive(Debug, Default)]
@@ -46,6 +60,12 @@ struct Watch {
     /// Disks that came back, as long as they may lack what others have.
     catching_up: BTreeSet<DiskNumber>,
     given_up: BTreeSet<DiskNumber>,
+    /// Disks that the state which is being published takes offline. Whoever puts one here holds the
+    /// lock of the group state until it is published, or refused.
+    going: BTreeSet<DiskNumber>,
+    /// Disks that said that they are gone, to somebody who could not take them offline yet: he waits for
+    /// another one of the same batch, say. For how many looks more that counts.
+    unsettled: BTreeMap<DiskNumber, u32>,
     waited_for: BTreeMap<DiskNumber, Wait>,
 }
 
@@ -59,7 +79,7 @@ struct Wait {
 
 /// Whether a disk of that status lacks what it should hold. One that was given up has been replaced
 /// by other copies only when the group has forgotten it.
-const fn is_away(status: DiskStatus) -> bool {
+pub(super) const fn is_away(status: DiskStatus) -> bool {
     matches!(status, DiskStatus::Offline | DiskStatus::Absent)
 }
 
@@ -75,25 +95,47 @@ struct Seen {
 }
 
 impl Watch {
-    fn can_do_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
-        let is_gone =
-            |number: &DiskNumber| disks.contains(number) || self.given_up.contains(number);
+    /// Whether the group can do without the disks, which failed something. Where it cannot they serve
+    /// on, and count as lacking it from now on, until they were seen to lack nothing: the next one may
+    /// be judged before it is noted what they lack.
+    fn bears_loss_or_keep(&mut self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let bears = self.bears_loss_of(disks, &self.going);
+        if !bears {
+            let kept = disks.iter().copied().filter(|disk| self.serves(*disk));
+            let kept: Vec<DiskNumber> = kept.collect();
+            self.catching_up.extend(kept);
+        }
+        bears
+    }
+
+    /// Whether the group can do without the disks beside those, and all that lack something.
+    fn bears_loss_of(&self, disks: &BTreeSet<DiskNumber>, beside: &BTreeSet<DiskNumber>) -> bool {
         let lacking: BTreeSet<u16> = (self.disks.iter())
             .filter(|(number, seen)| {
-                let lacks = seen.is_away || self.catching_up.contains(number) || is_gone(number);
-                seen.holds_data && lacks
+                let lacks = seen.is_away || self.catching_up.contains(number);
+                let is_gone = disks.contains(number) || self.is_gone(**number, beside);
+                seen.holds_data && (lacks || is_gone)
             })
             .map(|(_, seen)| seen.failure_group)
             .collect();
-        let takes_data = disks.iter().any(|disk| self.disks[disk].holds_data);
-        let bears = !takes_data || lacking.len() < self.copies;
-        bears && self.goes_on_without(disks)
+        let is_known = |disk: &DiskNumber| self.disks.contains_key(disk);
+        let takes_data = |disk: &DiskNumber| self.disks[disk].holds_data;
+        disks.iter().all(is_known)
+            && (!disks.iter().any(takes_data) || lacking.len() < self.copies)
+            && self.goes_on_without(disks, beside)
+    }
+
+    /// Whether the disk serves by the last group state only.
+    fn is_gone(&self, disk: DiskNumber, beside: &BTreeSet<DiskNumber>) -> bool {
+        beside.contains(&disk)
+            || self.given_up.contains(&disk)
+            || self.unsettled.contains_key(&disk)
     }
 
     /// Whether votes and a replica of the catalog are left.
-    fn goes_on_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+    fn goes_on_without(&self, disks: &BTreeSet<DiskNumber>, beside: &BTreeSet<DiskNumber>) -> bool {
         let stays = |number: &DiskNumber, seen: &Seen| {
-            seen.serves && !disks.contains(number) && !self.given_up.contains(number)
+            seen.serves && !disks.contains(number) && !self.is_gone(*number, beside)
         };
         let count = |counts: fn(&Seen) -> bool| {
             let all = self.disks.values().filter(|seen| counts(seen)).count();
@@ -116,20 +158,60 @@ impl Watch {
             && (self.disks.values().filter(others))
                 .all(|seen| groups.contains(&Some(seen.failure_group)))
     }
+
+    /// Whoever waits for the disk has had these failures beside it: those that count as gone in its
+    /// question, along with those that go. One that has a bad place counts there alone: it has all the
+    /// rest, and perhaps serves on.
+    fn note_failed(
+        &mut self,
+        disk: DiskNumber,
+        failed: &[(DiskSlot, DeviceErrorKind)],
+    ) -> BTreeSet<DiskNumber> {
+        let mut beside = self.going.clone();
+        for (slot, kind) in failed {
+            let other = self.by_slot.get(slot).copied();
+            if let Some(other) = other.filter(|other| *other != disk) {
+                beside.insert(other);
+                if *kind == DeviceErrorKind::Gone {
+                    self.note_gone(other);
+                }
+            }
+        }
+        beside
+    }
+
+    fn note_gone(&mut self, disk: DiskNumber) {
+        if self.serves(disk) {
+            self.unsettled.insert(disk, UNSETTLED_LOOKS);
+        }
+    }
+
+    /// One look more: a disk that said that it is gone, not again for long, and serves on, is there.
+    fn look_at_unsettled(&mut self) {
+        self.unsettled.retain(|_, looks_left| {
+            *looks_left -= 1;
+            *looks_left > 0
+        });
+    }
+
+    fn serves(&self, disk: DiskNumber) -> bool {
+        self.disks.get(&disk).is_some_and(|seen| seen.serves)
+    }
 }
 
 impl Judge for Hanging {
-    fn may_give_up(&self, slot: DiskSlot) -> bool {
+    fn may_give_up(&self, slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
         let mut watch = self.watch.lock();
         // A disk that does not serve, or is only looked at, has nothing that anybody waits for.
         let Some(disk) = watch.by_slot.get(&slot).copied() else {
             return true;
         };
-        if !watch.disks.get(&disk).is_some_and(|seen| seen.serves) || watch.given_up.contains(&disk)
-        {
+        if !watch.serves(disk) || watch.given_up.contains(&disk) {
             return true;
         }
-        let may = watch.can_do_without(&BTreeSet::from([disk]))
+        let beside = watch.note_failed(disk, failed);
+        let may = (watch.going.contains(&disk)
+            || watch.bears_loss_of(&BTreeSet::from([disk]), &beside))
             && !is_put_back(Fault::SilentDiskWaitedFor);
         if may {
             watch.given_up.insert(disk);
@@ -138,6 +220,39 @@ impl Judge for Hanging {
         }
         self.is_news.store(true, Ordering::Release);
         may
+    }
+
+    fn has_gone(&self, slot: DiskSlot) {
+        let mut watch = self.watch.lock();
+        if let Some(disk) = watch.by_slot.get(&slot).copied() {
+            watch.note_gone(disk);
+        }
+    }
+}
+
+/// Disks that go: it was decided, and the state without them is not published yet. As long as this
+/// lives they count as gone; what did not go by then serves as before.
+#[derive(Debug)]
+pub(super) struct Going<'a> {
+    hanging: &'a Hanging,
+    disks: BTreeSet<DiskNumber>,
+}
+
+impl Going<'_> {
+    pub(super) fn extend(&mut self, disks: &BTreeSet<DiskNumber>) {
+        if !disks.is_empty() {
+            self.hanging.watch.lock().going.extend(disks);
+            self.disks.extend(disks);
+        }
+    }
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        if !self.disks.is_empty() {
+            let mut watch = self.hanging.watch.lock();
+            watch.going.retain(|disk| !self.disks.contains(disk));
+        }
     }
 }
 
@@ -148,6 +263,44 @@ impl Hanging {
         if let Some(journal) = self.journal.get() {
             journal.note_all_is_equal(watch.catching_up.is_empty());
         }
+    }
+
+    /// Of disks that go, whatever that costs; none yet. The caller holds the lock of the group state.
+    pub(super) fn going(&self) -> Going<'_> {
+        Going {
+            hanging: self,
+            disks: BTreeSet::new(),
+        }
+    }
+
+    /// The disks go, all of them, where the redundancy, the votes and the catalog bear it beside all that
+    /// are away or lack something. The caller holds the lock of the group state, so no others go at the
+    /// moment.
+    pub(super) fn reserve(&self, disks: &BTreeSet<DiskNumber>) -> Option<Going<'_>> {
+        let mut watch = self.watch.lock();
+        if !watch.bears_loss_or_keep(disks) {
+            self.note_equality(&watch);
+            return None;
+        }
+        watch.going.extend(disks);
+        drop(watch);
+        Some(Going {
+            hanging: self,
+            disks: disks.clone(),
+        })
+    }
+
+    /// Whether [`Self::reserve`] would refuse these disks, whatever becomes of others that are on their
+    /// way out.
+    pub(super) fn refuses(&self, disks: &BTreeSet<DiskNumber>) -> bool {
+        let mut watch = self.watch.lock();
+        let refuses = watch.going.is_empty() && !watch.bears_loss_or_keep(disks);
+        self.note_equality(&watch);
+        refuses
+    }
+
+    fn note_answers(&self, disk: DiskNumber) {
+        self.watch.lock().unsettled.remove(&disk);
     }
 
     /// Follows a published state.
@@ -173,12 +326,16 @@ impl Hanging {
             disks,
             given_up,
             catching_up,
+            going,
+            unsettled,
             waited_for,
             ..
         } = &mut *watch;
         let serves = |disk: &DiskNumber| disks.get(disk).is_some_and(|seen| seen.serves);
         given_up.retain(serves);
         catching_up.retain(serves);
+        going.retain(serves);
+        unsettled.retain(|disk, _| serves(disk));
         waited_for.retain(|disk, _| serves(disk));
         self.note_equality(&watch);
         let is_external = state.redundancy == Redundancy::External;
@@ -222,12 +379,9 @@ impl Membership {
         given_up
     }
 
-    /// Whether the redundancy, the votes and the catalog bear the loss of the disks together, beside
-    /// all that are away or lack something.
-    pub(crate) fn can_do_without(&self, disks: &BTreeSet<DiskNumber>) -> bool {
-        let watch = self.hanging.watch.lock();
-        let is_known = |disk| watch.disks.contains_key(disk);
-        disks.iter().all(is_known) && watch.can_do_without(disks)
+    /// The disk answers, after it said that it is gone.
+    pub(crate) fn note_answers(&self, disk: DiskNumber) {
+        self.hanging.note_answers(disk);
     }
 
     /// Whether disks that failed a flush, and that the group cannot do without, had better serve on:
@@ -236,7 +390,7 @@ impl Membership {
     /// compares the copies, where an open row would name more of them than one as stale.
     pub(crate) fn had_better_serve_on(&self, disks: &BTreeSet<DiskNumber>) -> bool {
         let watch = self.hanging.watch.lock();
-        watch.goes_on_without(disks) || watch.are_alone(disks)
+        watch.goes_on_without(disks, &watch.going) || watch.are_alone(disks)
     }
 
     /// Whether the disk was given up and still serves by the group state.
@@ -244,9 +398,11 @@ impl Membership {
         self.hanging.watch.lock().given_up.contains(&disk)
     }
 
-    /// Tells of disks that were waited for and answer again; to be called every few seconds.
+    /// Tells of disks that were waited for and answer again, and forgets who was said to be gone and
+    /// serves on; to be called every few seconds.
     pub(crate) fn tell_of_answers(&self) {
         let mut watch = self.hanging.watch.lock();
+        watch.look_at_unsettled();
         let mut answer = Vec::new();
         watch.waited_for.retain(|disk, wait| {
             let still_asked = std::mem::take(&mut wait.was_asked);
@@ -302,8 +458,11 @@ impl Membership {
 
 #[cfg(test)]
 mod tests {
-    use super::{DiskStatus, Hanging, Seen, is_away};
+    use std::collections::BTreeSet;
+
+    use super::{DiskStatus, Hanging, Seen, UNSETTLED_LOOKS, is_away};
     use spindle_base::DiskNumber;
+    use spindle_device::DeviceErrorKind::{Gone, Medium};
     use spindle_device::{DiskSlot, Judge};
 
     /// Disks by failure group, all of them voting and with data; the first three have the catalog.
@@ -330,33 +489,33 @@ mod tests {
     #[test]
     fn of_two_copies_that_hang_together_one_is_given_up_and_the_other_is_waited_for() {
         let hanging = hanging(2, &[0, 1]);
-        assert!(hanging.may_give_up(DiskSlot(1)));
-        assert!(!hanging.may_give_up(DiskSlot(0)));
-        assert!(hanging.may_give_up(DiskSlot(1)), "asked again");
-        assert!(!hanging.may_give_up(DiskSlot(0)), "asked again");
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
+        assert!(!hanging.may_give_up(DiskSlot(0), &[]));
+        assert!(hanging.may_give_up(DiskSlot(1), &[]), "asked again");
+        assert!(!hanging.may_give_up(DiskSlot(0), &[]), "asked again");
     }
 
     #[test]
     fn disks_of_one_failure_group_may_all_go_and_none_of_another_after_them() {
         let hanging = hanging(2, &[0, 0, 1, 1]);
-        assert!(hanging.may_give_up(DiskSlot(0)));
-        assert!(hanging.may_give_up(DiskSlot(1)));
-        assert!(!hanging.may_give_up(DiskSlot(2)));
+        assert!(hanging.may_give_up(DiskSlot(0), &[]));
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
+        assert!(!hanging.may_give_up(DiskSlot(2), &[]));
     }
 
     #[test]
     fn where_there_is_one_copy_none_is_given_up() {
         let hanging = hanging(1, &[0, 1, 2]);
-        assert!((0..3).all(|slot| !hanging.may_give_up(DiskSlot(slot))));
+        assert!((0..3).all(|slot| !hanging.may_give_up(DiskSlot(slot), &[])));
     }
 
     #[test]
     fn while_a_disk_that_came_back_lacks_something_its_partner_is_waited_for() {
         let hanging = hanging(2, &[0, 1, 2]);
         hanging.watch.lock().catching_up.insert(DiskNumber(0));
-        assert!(!hanging.may_give_up(DiskSlot(1)));
+        assert!(!hanging.may_give_up(DiskSlot(1), &[]));
         hanging.watch.lock().catching_up.clear();
-        assert!(hanging.may_give_up(DiskSlot(1)));
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
     }
 
     #[test]
@@ -370,7 +529,7 @@ mod tests {
         given_up.serves = false;
         drop(watch);
         assert!(
-            !hanging.may_give_up(DiskSlot(1)),
+            !hanging.may_give_up(DiskSlot(1), &[]),
             "its partner is the only one"
         );
     }
@@ -385,6 +544,99 @@ mod tests {
             .get_mut(&DiskNumber(0))
             .unwrap()
             .serves = false;
-        assert!(!hanging.may_give_up(DiskSlot(1)), "one vote of three");
+        assert!(!hanging.may_give_up(DiskSlot(1), &[]), "one vote of three");
+    }
+
+    const ONE: DiskNumber = DiskNumber(0);
+    const OTHER: DiskNumber = DiskNumber(1);
+
+    fn goes(hanging: &Hanging, disk: DiskNumber) -> bool {
+        hanging.reserve(&BTreeSet::from([disk])).is_some()
+    }
+
+    #[test]
+    fn beside_a_failure_of_the_same_batch_the_only_other_copy_is_waited_for() {
+        let hanging = hanging(2, &[0, 1]);
+        assert!(!hanging.may_give_up(DiskSlot(1), &[(DiskSlot(0), Medium)]));
+        // The failure may concern one place, and the others have a copy each.
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
+    }
+
+    #[test]
+    fn beside_a_failure_in_its_own_failure_group_a_disk_is_given_up() {
+        let hanging = hanging(2, &[0, 0, 1, 1]);
+        assert!(hanging.may_give_up(DiskSlot(1), &[(DiskSlot(0), Gone)]));
+    }
+
+    #[test]
+    fn an_earlier_failure_of_the_disk_itself_keeps_it_from_nothing() {
+        let hanging = hanging(2, &[0, 1]);
+        assert!(hanging.may_give_up(DiskSlot(1), &[(DiskSlot(1), Gone)]));
+    }
+
+    #[test]
+    fn a_disk_that_said_it_is_gone_is_no_copy_for_others_until_it_answers_or_a_minute_is_over() {
+        for said_in_batch in [false, true] {
+            let hanging = hanging(2, &[0, 1]);
+            match said_in_batch {
+                false => hanging.has_gone(DiskSlot(0)),
+                true => assert!(!hanging.may_give_up(DiskSlot(1), &[(DiskSlot(0), Gone)])),
+            }
+            assert!(!hanging.may_give_up(DiskSlot(1), &[]));
+            assert!(!goes(&hanging, OTHER));
+            for _ in 1..UNSETTLED_LOOKS {
+                hanging.watch.lock().look_at_unsettled();
+            }
+            hanging.watch.lock().catching_up.clear();
+            assert!(!hanging.may_give_up(DiskSlot(1), &[]));
+            hanging.watch.lock().look_at_unsettled();
+            assert!(hanging.may_give_up(DiskSlot(1), &[]));
+        }
+        let hanging = hanging(2, &[0, 1]);
+        hanging.has_gone(DiskSlot(0));
+        hanging.note_answers(ONE);
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
+    }
+
+    #[test]
+    fn while_a_disk_goes_the_other_one_is_waited_for_and_no_longer_where_it_does_not() {
+        let hanging = hanging(2, &[0, 1]);
+        let mut going = hanging.going();
+        going.extend(&BTreeSet::from([ONE]));
+        assert!(!hanging.may_give_up(DiskSlot(1), &[]));
+        drop(going);
+        assert!(hanging.may_give_up(DiskSlot(1), &[]));
+    }
+
+    #[test]
+    fn a_disk_that_goes_may_be_given_up_itself() {
+        let hanging = hanging(2, &[0, 1]);
+        let going = hanging.reserve(&BTreeSet::from([ONE]));
+        assert!(going.is_some() && goes(&hanging, ONE), "asked again");
+        assert!(hanging.may_give_up(DiskSlot(0), &[]));
+    }
+
+    #[test]
+    fn of_two_disks_that_each_may_go_alone_one_is_let_go() {
+        let hanging = hanging(2, &[0, 1]);
+        let going = hanging.reserve(&BTreeSet::from([ONE]));
+        assert!(going.is_some() && !goes(&hanging, OTHER));
+        assert!(
+            !hanging.refuses(&BTreeSet::from([OTHER])),
+            "it has to wait for its turn"
+        );
+        drop(going);
+        assert!(!goes(&hanging, ONE), "the other one lacks what it failed");
+        hanging.watch.lock().catching_up.remove(&OTHER);
+        assert!(goes(&hanging, ONE), "it lacked nothing");
+    }
+
+    #[test]
+    fn a_disk_that_was_refused_to_go_counts_as_lacking_what_it_failed() {
+        let hanging = hanging(2, &[0, 0, 1]);
+        hanging.watch.lock().catching_up.insert(ONE);
+        assert!(hanging.refuses(&BTreeSet::from([DiskNumber(2)])));
+        // Else it would go with what the last one failed, because its neighbour lacks something already.
+        assert!(!goes(&hanging, OTHER));
     }
 }

@@ -19,7 +19,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
-use crate::quorum::{Inner, Membership, Opener, refused, voters};
+use crate::quorum::{Inner, Membership, Opener, hanging, refused, voters};
 
 /// What a new state is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,10 @@ impl Membership {
         next: &mut GroupState,
         quorum: Quorum,
     ) -> Result<(), GroupError> {
+        // Those that hang are asked to take it, and are not given up beside those.
+        let mut going = self.hanging.going();
         loop {
+            going.extend(&self.gone_by(&inner.state, next));
             voters::appoint(next);
             inner.epoch_tried += 1;
             next.epoch = inner.epoch_tried;
@@ -137,6 +140,17 @@ impl Membership {
         }
         self.set_standings(&inner.state);
         Ok(())
+    }
+
+    /// Disks that are here, serve by the last state, and are away by the next one.
+    fn gone_by(&self, before: &GroupState, next: &GroupState) -> BTreeSet<DiskNumber> {
+        let is_away = |number| {
+            let disk = next.disk(number);
+            disk.is_some_and(|disk| hanging::is_away(disk.status))
+        };
+        (before.disks.iter().map(|disk| disk.number))
+            .filter(|number| self.serves(before, *number) && is_away(*number))
+            .collect()
     }
 
     /// Takes disks out of a state that is to be tried, because they could not take this.

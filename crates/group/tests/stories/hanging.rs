@@ -15,13 +15,13 @@ use crate::scene::{
 };
 use crate::takeovers::{copy_of, open_kept};
 
-const DEADLINE: Duration = Duration::from_millis(200);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// Nobody waits longer, on however busy a machine.
 const LONGEST: Duration = Duration::from_secs(8);
-const EVERYWHERE: std::ops::Range<u64> = 0..u64::MAX;
-const LENGTH: usize = 1 << 20;
+pub(crate) const EVERYWHERE: std::ops::Range<u64> = 0..u64::MAX;
+pub(crate) const LENGTH: usize = 1 << 20;
 
-fn mode(group: &Group, disk: usize) -> String {
+pub(crate) fn mode(group: &Group, disk: usize) -> String {
     group.view().disks[disk].mode.to_string()
 }
 
@@ -174,7 +174,11 @@ fn a_late_write_never_damages_what_was_written_after_it() {
 
 /// Runs `work` while somebody else releases these disks after some deadlines; whether it was still
 /// waiting then.
-fn waits_until_released(scene: &Scene, slots: &[u16], work: impl FnOnce() + Send) -> bool {
+pub(crate) fn waits_until_released(
+    scene: &Scene,
+    slots: &[u16],
+    work: impl FnOnce() + Send,
+) -> bool {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {

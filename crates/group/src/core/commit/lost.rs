@@ -210,6 +210,21 @@ impl Core {
         Ok(())
     }
 
+    /// As [`Self::take_offline`], where the group can do without all of them, see
+    /// [`Membership::take_offline_if_borne`](crate::quorum::Membership::take_offline_if_borne).
+    pub(crate) fn take_offline_if_borne(
+        &self,
+        disks: &[DiskNumber],
+        reason: &str,
+    ) -> Result<bool, GroupError> {
+        let went = (self.membership.take_offline_if_borne(disks, reason))
+            .inspect_err(|error| self.stop_for(error))?;
+        if went {
+            self.notice_offline();
+        }
+        Ok(went)
+    }
+
     /// Disks that failed a flush and serve on, because nobody else has what they hold: each has lost
     /// what no flush had covered, as if it had been away for a moment.
     pub(super) fn outlive_failed_flushes(&self, failed: &[FailedFlush]) {

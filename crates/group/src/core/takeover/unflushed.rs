@@ -171,9 +171,8 @@ impl Unflushed {
         );
         let others = Others::look(scene)?;
         (scene.membership).begin_catching_up(others.lacking());
-        if scene.membership.can_do_without(&suspect) {
-            let numbers: Vec<DiskNumber> = suspect.into_iter().collect();
-            scene.membership.take_offline(&numbers, &reason)?;
+        let numbers: Vec<DiskNumber> = suspect.iter().copied().collect();
+        if (scene.membership).take_offline_if_borne(&numbers, &reason)? {
             // Of those that stay none may be without a flush, whatever kept the first one from it.
             return match cover().first() {
                 None => Ok(unflushed),
@@ -191,13 +190,12 @@ impl Unflushed {
             return Ok(unflushed);
         };
         let disks = failed_again.iter().map(|flush| flush.life.disk);
-        // One by one the first would go, and the next one would be asked for what both have.
-        if !(scene.membership).can_do_without(&disks.clone().collect()) {
-            return Err(cannot_be_flushed(first));
-        }
         let numbers: Vec<DiskNumber> = disks.collect();
-        (scene.membership).take_offline(&numbers, &first.error.to_string())?;
-        Ok(unflushed)
+        // One by one the first would go, and the next one would be asked for what both have.
+        match (scene.membership).take_offline_if_borne(&numbers, &first.error.to_string())? {
+            true => Ok(unflushed),
+            false => Err(cannot_be_flushed(first)),
+        }
     }
 
     /// Finds the disks that went unseen, after which the group has the feature by which files owe

@@ -1,8 +1,6 @@
 //! What becomes of a write that some disks failed: who goes offline, who serves on and has missed it,
 //! and where it has failed.
 
-use std::collections::BTreeSet;
-
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, Redundancy};
 use spindle_device::{DeviceError, DeviceErrorKind};
@@ -60,14 +58,7 @@ impl Core {
             self.take_removed_offline(failed)?;
             return Err(error);
         }
-        let borne = self.borne_of(failed);
-        let goes = |(disk, _): &&(DiskNumber, DeviceError)| !borne.contains(disk);
-        if let Some((_, reason)) = failed.iter().find(goes) {
-            let gone = failed.iter().filter(goes).map(|(disk, _)| *disk);
-            let gone: SmallVec<[DiskNumber; 2]> = gone.collect();
-            self.take_offline(&gone, &reason.to_string())?;
-        }
-        Ok(())
+        self.take_failed_offline(failed)
     }
 
     /// Of a write that failed the blocks that only disks were to take which lack what was there before
@@ -133,33 +124,58 @@ impl Core {
         error
     }
 
-    /// Which of the disks that failed a write serve on: those that failed these blocks alone, and that
-    /// the group cannot do without beside all of them that go.
-    fn borne_of(&self, failed: &[(DiskNumber, DeviceError)]) -> SmallVec<[DiskNumber; 2]> {
+    /// Disks that failed a write go offline, but for those that failed these blocks alone, and that the
+    /// group cannot do without beside all of them that go. Those that go whatever that costs go first:
+    /// the others are judged beside them.
+    fn take_failed_offline(&self, failed: &[(DiskNumber, DeviceError)]) -> Result<(), GroupError> {
         let (of_place, others): (Vec<_>, Vec<_>) =
             (failed.iter()).partition(|(_, error)| is_of_place(error));
-        let mut going: BTreeSet<DiskNumber> = others.iter().map(|(disk, _)| *disk).collect();
-        let mut borne = SmallVec::new();
-        for (disk, _) in of_place {
-            going.insert(*disk);
-            if !self.membership.can_do_without(&going) && self.may_miss_blocks() {
-                going.remove(disk);
-                borne.push(*disk);
-            }
+        if let Some((_, reason)) = others.first() {
+            let gone: SmallVec<[DiskNumber; 2]> = others.iter().map(|(disk, _)| *disk).collect();
+            self.take_offline(&gone, &reason.to_string())?;
         }
-        borne
+        for (disk, error) in of_place {
+            self.take_offline_for_blocks(*disk, error)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::take_offline_for_copy`], of a disk that lacks these blocks from now on where it serves
+    /// on.
+    pub(in crate::io) fn take_offline_for_blocks(
+        &self,
+        disk: DiskNumber,
+        error: &DeviceError,
+    ) -> Result<bool, GroupError> {
+        if self.take_offline_for_copy(disk, error)? {
+            return Ok(true);
+        }
+        let goes = !self.may_miss_blocks();
+        if goes {
+            self.take_offline(&[disk], &error.to_string())?;
+        }
+        Ok(goes)
     }
 
     /// Whether a disk may miss blocks and serve on beside others that lack something of a region: rows
     /// that cannot list blocks would call all of it stale on each of them.
-    pub(in crate::io) fn may_miss_blocks(&self) -> bool {
+    fn may_miss_blocks(&self) -> bool {
         self.have_rows_list().is_ok()
     }
 
-    /// Whether a disk that did not take some blocks serves on: its others are well, and what they hold
-    /// the group may have nowhere else.
-    pub(crate) fn bears_failed_copy(&self, disk: DiskNumber, error: &DeviceError) -> bool {
-        is_of_place(error) && !(self.membership).can_do_without(&BTreeSet::from([disk]))
+    /// A disk that did not take some blocks goes offline; whether it did. It serves on where its others
+    /// are well, and what they hold the group may have nowhere else.
+    pub(crate) fn take_offline_for_copy(
+        &self,
+        disk: DiskNumber,
+        error: &DeviceError,
+    ) -> Result<bool, GroupError> {
+        let reason = error.to_string();
+        if is_of_place(error) {
+            return self.take_offline_if_borne(&[disk], &reason);
+        }
+        self.take_offline(&[disk], &reason)?;
+        Ok(true)
     }
 
     /// A disk that took the write has lost it since, or is said to have lost it by somebody who notes late
@@ -205,9 +221,8 @@ impl Core {
             return Ok(());
         }
         for (disk, error) in failed {
-            let can_do_without = || (self.membership).can_do_without(&BTreeSet::from([*disk]));
-            if error.kind == DeviceErrorKind::Gone && can_do_without() {
-                self.take_offline(&[*disk], &error.to_string())?;
+            if error.kind == DeviceErrorKind::Gone {
+                self.take_offline_if_borne(&[*disk], &error.to_string())?;
             }
         }
         Ok(())
