@@ -224,6 +224,13 @@ impl Map {
         self.wanted < self.copies
     }
 
+    /// Whether an extent has fewer copies than it should. Looks at all rows, some bytes for each copy.
+    #[must_use]
+    pub fn lacks_copies(&self) -> bool {
+        let missing = ExtentCopy::MISSING.to_bits();
+        self.wanted > 1 && self.rows.iter().any(|row| row.words.contains(&missing))
+    }
+
     /// Blocks of all extents, one copy counted.
     #[must_use]
     pub const fn allocated_blocks(&self) -> u64 {

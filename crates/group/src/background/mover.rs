@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use spindle_base::{BLOCK_SIZE_BYTES, FileId};
-use spindle_format::{DiskStatus, ExtentCopy};
+use spindle_format::{DiskState, DiskStatus, ExtentCopy};
 use spindle_sync::level::DeepMutex;
 
 use crate::background::Group;
@@ -62,6 +62,8 @@ struct Run {
     /// Copies on their way that no thread has in hand.
     parked: VecDeque<Relocation>,
     in_flight_count: u32,
+    /// How often extents were noted that got fewer copies than they should, before it began.
+    short_count: u64,
     /// Moves that ended well under this plan.
     moved_count: u64,
     meter: Meter,
@@ -77,6 +79,8 @@ struct State {
     ended_at_ms: u64,
     /// It left something, or failed in its end.
     has_left: bool,
+    /// And that was told since the disks changed.
+    is_told: bool,
     error: Option<String>,
 }
 
@@ -108,6 +112,7 @@ impl Mover {
                 looked_at: None,
                 ended_at_ms: 0,
                 has_left: false,
+                is_told: false,
                 error: None,
             }),
         }
@@ -153,13 +158,17 @@ impl Mover {
         let mut state = self.state.lock();
         let looked_at = group.background.looked_at(group);
         let Some(run) = &mut state.run else {
-            let is_again = state.has_left && now_ms.saturating_sub(state.ended_at_ms) >= AGAIN_MS;
-            let is_due = is_again || state.looked_at != Some(looked_at);
-            if !is_due || (self.goal == Goal::Rebalance && !group.is_rebalance_wanted()) {
+            let has_left = state.has_left || (self.goal == Goal::Restore && group.may_be_short());
+            let is_again = has_left && now_ms.saturating_sub(state.ended_at_ms) >= AGAIN_MS;
+            let is_new = state.looked_at != Some(looked_at);
+            if !(is_new || is_again)
+                || (self.goal == Goal::Rebalance && !group.is_rebalance_wanted())
+            {
                 return Task::Nothing;
             }
             state.looked_at = Some(looked_at);
-            state.run = Some(Run::new(looked_at));
+            state.is_told &= !is_new;
+            state.run = Some(Run::new(looked_at, group.membership.short_count()));
             return Task::Plan(0);
         };
         run.meter.touch(now_ms);
@@ -218,7 +227,7 @@ impl Mover {
             run.plan = Some(plan);
             run.meter.planned_bytes = run.meter.done_bytes + planned_bytes;
             // One that is tried again was told when it stopped.
-            if effort == 0 && planned_bytes > 0 && !state.has_left {
+            if effort == 0 && planned_bytes > 0 && !state.is_told {
                 state.error = None;
                 let (kind, what) = match self.goal {
                     Goal::Restore => (EventKind::RestoreStarted, "missing copies are made"),
@@ -282,7 +291,13 @@ impl Mover {
         // First of all: what was moved away takes its place until then.
         group.commit_everything()?;
         let left_count = match self.goal {
-            Goal::Restore => group.lost_copies_count(),
+            Goal::Restore => {
+                let left_count = group.lost_copies_count();
+                if left_count == 0 {
+                    group.membership.forget_short(run.short_count);
+                }
+                left_count
+            }
             Goal::Rebalance => group.leaving_copies_count(),
         };
         Ok(Ended {
@@ -311,14 +326,17 @@ impl Mover {
                 "{left} {what}: no disk of another failure group has room for them, or they \
                  cannot be read; add disks or bring disks back"
             );
-            let former = self.state.lock().error.replace(message.clone());
-            if former.as_ref() != Some(&message) {
+            let mut state = self.state.lock();
+            state.error = Some(message.clone());
+            let was_told = std::mem::replace(&mut state.is_told, true);
+            drop(state);
+            if !was_told {
                 group.event(Event::new(stopped, message));
             }
         } else {
             let mut state = self.state.lock();
             state.error = None;
-            state.has_left = false;
+            (state.has_left, state.is_told) = (false, false);
             drop(state);
             if run.moved_bytes > 0 {
                 let moved_bytes = run.moved_bytes;
@@ -347,8 +365,9 @@ impl Run {
         self.tried_at_count = None;
     }
 
-    fn new(planned_at: (u64, u64)) -> Self {
+    fn new(planned_at: (u64, u64), short_count: u64) -> Self {
         Self {
+            short_count,
             plan: None,
             planned_at,
             effort: 0,
@@ -534,6 +553,13 @@ impl Group {
             });
         }
         count
+    }
+
+    /// Whether extents got fewer copies than they should although all disks were there. Where one is away,
+    /// its return is looked at.
+    fn may_be_short(&self) -> bool {
+        let is_away = |disk: &DiskState| disk.status == DiskStatus::Offline;
+        self.membership.is_short() && !self.membership.state().disks.iter().any(is_away)
     }
 
     /// Copies that are missing or lie on disks that were given up.

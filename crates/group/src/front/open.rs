@@ -210,6 +210,9 @@ impl Group {
             disk_changes: Mutex::default(),
             free_slots: LeafMutex::default(),
         };
+        for file in group.all_files() {
+            group.note_missing_copies(&file);
+        }
         group.bring_disk_records_up_to_date()?;
         group.recover()?;
         group.membership.end_recovery()?;

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_extent::map::{Extent, Map};
+use spindle_format::ExtentCopy;
 
 use crate::core::Core;
 use crate::core::file::File;
@@ -37,6 +38,21 @@ impl Core {
                 answer => return answer,
             }
         }
+    }
+
+    /// The group can do without fewer disks as long as extents of the file have fewer copies than they
+    /// should.
+    pub(crate) fn note_missing_copies(&self, file: &File) {
+        let map = file.map.read();
+        if !map.lacks_copies() {
+            return;
+        }
+        map.for_each(0, u32::MAX, |_, extent| {
+            if extent.present().count() < map.wanted() {
+                self.membership
+                    .note_short(extent.present().map(ExtentCopy::disk));
+            }
+        });
     }
 
     /// Gives every extent that holds blocks of `[first, end)` space, or none.
@@ -76,6 +92,17 @@ impl Core {
                     return Err(GroupError::no_space());
                 }
             }
+        }
+        let wanted = map.wanted();
+        let is_short = |extent: &&Extent| extent.present().count() < wanted;
+        let mut short = taken
+            .iter()
+            .map(|(_, extent)| extent)
+            .filter(is_short)
+            .peekable();
+        if short.peek().is_some() {
+            let copies = short.flat_map(Extent::present);
+            self.membership.note_short(copies.map(ExtentCopy::disk));
         }
         for (index, extent) in &taken {
             map.insert(*index, extent);

@@ -14,6 +14,9 @@
 //! in which it failed; for everybody from when it said that it is gone ([`Watch::unsettled`]), and from
 //! when it was decided that it goes ([`Going`]).
 //!
+//! Extents that got fewer copies than they should, because there was no room or a disk was away, count
+//! as long as they have not got them: what lies in their failure groups is waited for.
+//!
 //! Where the group can do without each of two disks, and not without both, it is asked and decided in
 //! one step ([`Membership::take_offline_if_borne`]). So of two threads that find a bad place each, on
 //! two disks, the second one decides when the first one's disk is offline.
@@ -59,6 +62,10 @@ struct Watch {
     by_slot: BTreeMap<DiskSlot, DiskNumber>,
     /// Disks that came back, as long as they may lack what others have.
     catching_up: BTreeSet<DiskNumber>,
+    /// Failure groups that have extents of which a copy is missing elsewhere, until all are made.
+    short: BTreeSet<u16>,
+    /// How often one was noted.
+    short_count: u64,
     given_up: BTreeSet<DiskNumber>,
     /// Disks that the state which is being published takes offline. Whoever puts one here holds the
     /// lock of the group state until it is published, or refused.
@@ -120,8 +127,11 @@ impl Watch {
             .collect();
         let is_known = |disk: &DiskNumber| self.disks.contains_key(disk);
         let takes_data = |disk: &DiskNumber| self.disks[disk].holds_data;
+        // One copy fewer than others have.
+        let is_short = |disk: &DiskNumber| self.short.contains(&self.disks[disk].failure_group);
         disks.iter().all(is_known)
-            && (!disks.iter().any(takes_data) || lacking.len() < self.copies)
+            && (!disks.iter().any(takes_data)
+                || lacking.len() + usize::from(disks.iter().any(is_short)) < self.copies)
             && self.goes_on_without(disks, beside)
     }
 
@@ -261,7 +271,8 @@ impl Hanging {
     /// only where nobody else lacks anything.
     fn note_equality(&self, watch: &Watch) {
         if let Some(journal) = self.journal.get() {
-            journal.note_all_is_equal(watch.catching_up.is_empty());
+            let is_equal = watch.catching_up.is_empty() && watch.short.is_empty();
+            journal.note_all_is_equal(is_equal);
         }
     }
 
@@ -437,6 +448,37 @@ impl Membership {
         let mut watch = self.hanging.watch.lock();
         watch.catching_up.remove(&disk);
         self.hanging.note_equality(&watch);
+    }
+
+    /// Extents with copies on these disks have fewer than they should: until all are made, none of the
+    /// failure groups can be done without as if they had.
+    pub(crate) fn note_short(&self, disks: impl Iterator<Item = DiskNumber>) {
+        let mut watch = self.hanging.watch.lock();
+        let groups: Vec<u16> = disks
+            .filter_map(|disk| Some(watch.disks.get(&disk)?.failure_group))
+            .collect();
+        watch.short_count += 1;
+        watch.short.extend(groups);
+        self.hanging.note_equality(&watch);
+    }
+
+    /// How often [`Self::note_short`] was called.
+    pub(crate) fn short_count(&self) -> u64 {
+        self.hanging.watch.lock().short_count
+    }
+
+    /// Whether extents may have fewer copies than they should.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.hanging.watch.lock().short.is_empty()
+    }
+
+    /// All copies were made that were missing by then.
+    pub(crate) fn forget_short(&self, short_count: u64) {
+        let mut watch = self.hanging.watch.lock();
+        if watch.short_count == short_count {
+            watch.short.clear();
+            self.hanging.note_equality(&watch);
+        }
     }
 
     /// This process serves: whoever follows it when it is killed finds in the journal which state is in

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use spindle_base::{DiskNumber, FailureGroupName};
+use spindle_base::{DiskNumber, FailureGroupName, FileId};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, Request, Work};
 use spindle_format::{STATE_PLACES, STATE_SLOT_BYTES};
-use spindle_group::{File, Group, Opener};
+use spindle_group::{File, Group, Opener, Pass};
 
 use crate::hanging::{DEADLINE, EVERYWHERE, LENGTH, mode, waits_until_released};
 use crate::scene::{
@@ -231,4 +231,59 @@ fn of_two_disks_that_have_a_bad_place_each_at_one_moment_one_goes() {
         assert_copies_equal(&scene, &group, file, "both are there");
     }
     assert_sound(&group);
+}
+
+/// Extents that were made while the other disk was away have one copy until a restore has made the
+/// second one, also where that disk lacks nothing of all others any more.
+#[test]
+fn a_disk_with_extents_whose_second_copies_are_not_made_yet_serves_on() {
+    for reopens in [false, true] {
+        let (scene, mut group, mut file) = mirrored(20);
+        scene.disks.vanish(FAILS);
+        group.write(&file, 0, &pattern(2, LENGTH)).unwrap();
+        group.sync().unwrap();
+        let alone = create(&group, 11, NORMAL);
+        let data = pattern(3, 30 << 20);
+        group.write(&alone, 0, &data).unwrap();
+        group.sync().unwrap();
+        scene.disks.bring_back(FAILS);
+        group.return_disks(&[FAILS]).unwrap();
+        // As far as what the disk had missed is there; the restore has hardly begun.
+        let is_resynced = || {
+            let passes = group
+                .operations()
+                .into_iter()
+                .map(|operation| operation.pass);
+            !passes.into_iter().any(|pass| pass == Pass::Resync)
+        };
+        let mut now_ms = 0;
+        while !is_resynced() {
+            group.work(now_ms).unwrap();
+            now_ms += 1;
+        }
+        for _ in 0..3 {
+            now_ms += 6_000;
+            while group.step(now_ms).unwrap() {}
+        }
+        if reopens {
+            group.close().unwrap();
+            drop((group, file));
+            group = scene.open();
+            file = group.file(FileId(10)).unwrap();
+        }
+        let alone = group.file(FileId(11)).unwrap();
+        let fail_one_write = || {
+            let bad = place_on(&group, &file, HANGS);
+            scene.disks.fail_writes(HANGS, bad, 1);
+            group.write(&file, 0, &pattern(4, LENGTH)).unwrap();
+            group.sync().unwrap();
+        };
+        fail_one_write();
+        assert_eq!(mode(&group, usize::from(HANGS.0)), "online");
+        assert!(read(&group, &alone, 0, data.len()) == data);
+        resync(&group);
+        fail_one_write();
+        assert_eq!(mode(&group, usize::from(HANGS.0)), "offline");
+        assert!(read(&group, &alone, 0, data.len()) == data);
+    }
 }
