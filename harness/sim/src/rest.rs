@@ -5,13 +5,16 @@
 //! disk is on its way out, unless the group says that the rest has no room; each disk has its
 //! share; no more was moved than had to be; and a further rebalance moves next to nothing.
 
+mod moved;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId};
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_fs::FsError;
-use spindle_group::{ExtentView, OperationState, Power};
+use spindle_group::{OperationState, Power};
 
 use crate::content::index;
+use crate::rest::moved::{Held, Maps, text};
 use crate::run::{Answer, Run, Step};
 
 const MIB: u64 = 1 << 20;
@@ -22,24 +25,8 @@ const STEPS: u64 = 8;
 const STEP_MS: u64 = 6000;
 /// What a disk may differ from its share: a few extents, and one in a hundred.
 const SHARE_SLACK_BYTES: u64 = 3 * MIB;
-/// What may be moved beyond the least: where little lies on the disks, a copy that makes room for
-/// another one in its failure group weighs much.
-const MOVED_SLACK_BYTES: u64 = 2 * MIB;
 /// Room that is certainly enough, beyond what is to move.
 const PLENTY_BYTES: u64 = 24 * MIB;
-
-/// By file: its extents.
-type Maps = BTreeMap<FileId, Vec<ExtentView>>;
-/// By disk: where it ends or is about to end, in bytes.
-type Ends = BTreeMap<DiskNumber, u64>;
-/// A disk up to its end, or what lies behind.
-type Place = (DiskNumber, bool);
-
-/// What lies where.
-struct Held {
-    maps: Maps,
-    ends: Ends,
-}
 
 impl Run {
     /// See the module. Nothing is asked of a group that lost more than it bears.
@@ -61,7 +48,7 @@ impl Run {
         self.judge("setting the power", power)?;
         self.step_to_rest()?;
         let stops_count = self.stops_count;
-        (self.made_detours, self.left_moves_out) = (false, false);
+        self.left_moves_out = false;
         let before = self.held();
         self.work_to_rest()?;
         self.step_to_rest()?;
@@ -146,13 +133,16 @@ impl Run {
 
     fn held(&self) -> Held {
         let group = self.group();
-        let disks = group.view().disks.into_iter();
+        let disks = group.view().disks;
         Held {
             maps: (self.model.contents.keys())
                 .filter_map(|id| Some((*id, group.map(&*group.file(*id)?))))
                 .collect(),
-            ends: disks
+            ends: (disks.iter())
                 .map(|disk| (disk.number, group.end_block(disk.number) * BLOCK_SIZE_BYTES))
+                .collect(),
+            groups: (disks.iter())
+                .map(|disk| (disk.number, disk.failure_group.to_string()))
                 .collect(),
         }
     }
@@ -250,67 +240,13 @@ impl Run {
         Ok(())
     }
 
-    /// The least that any way from the one distribution to the other moves is what the places
-    /// have more in the end. What a disk that gets smaller holds behind its new end is a place of
-    /// its own: it must be copied, be it to the front of the same disk.
+    /// No more was moved than had to be, as far as that can be told.
     fn check_moved(&self, before: &Held, after: &Held) -> Step<()> {
         if self.left_moves_out {
             // It came to another end than the one for which it moved the others.
             return Ok(());
         }
-        let is_whole = |extent: &ExtentView| !extent.copies.contains(&None);
-        if before
-            .maps
-            .values()
-            .flatten()
-            .any(|extent| !is_whole(extent))
-        {
-            return Ok(());
-        }
-        let ends = &before.ends;
-        let (held_before, held_after) = (held(&before.maps, ends), held(&after.maps, ends));
-        let least_bytes: u64 = (held_after.iter())
-            .map(|(place, bytes)| {
-                bytes.saturating_sub(held_before.get(place).copied().unwrap_or(0))
-            })
-            .sum();
-        let places = |extent: &ExtentView| -> BTreeSet<Place> { places(extent, ends).collect() };
-        let mut moved_bytes = 0;
-        // Where what is free is cut up, extents that found no room are planned for again, and
-        // others with them: a quarter more (docs/plan.md).
-        let part = if self.made_detours { 4 } else { 50 };
-        let mut allowed_bytes = least_bytes + least_bytes / part + MOVED_SLACK_BYTES;
-        for (id, extents) in &after.maps {
-            let Some(former) = before.maps.get(id) else {
-                continue;
-            };
-            allowed_bytes += extents
-                .iter()
-                .map(|extent| extent.length_bytes)
-                .max()
-                .unwrap_or(0);
-            if former
-                .iter()
-                .zip(extents)
-                .any(|(old, new)| old.copies.len() != new.copies.len())
-            {
-                // Surplus copies were given back.
-                return Ok(());
-            }
-            for (old, new) in former.iter().zip(extents) {
-                let copies = places(new).difference(&places(old)).count() as u64;
-                moved_bytes += copies * new.length_bytes;
-            }
-        }
-        if moved_bytes > allowed_bytes {
-            return Err(Self::wrong(&format!(
-                "{moved_bytes} bytes were moved where {least_bytes} had to be; by disk {} before, \
-                 {} after",
-                text(held_before.iter().map(|((disk, _), bytes)| (disk, bytes))),
-                text(held_after.iter().map(|((disk, _), bytes)| (disk, bytes)))
-            )));
-        }
-        Ok(())
+        moved::judge(before, after).map_err(|excess| Self::wrong(&excess))
     }
 
     /// Each disk has its share in proportion to its size, no failure group more than one copy of
@@ -358,7 +294,7 @@ impl Run {
 
     /// A rebalance of a group at rest; where all is even already it moves next to nothing.
     fn rebalance_once_more(&mut self) -> Step<()> {
-        (self.made_detours, self.left_moves_out) = (false, false);
+        self.left_moves_out = false;
         let before = self.held();
         let result = self.group().rebalance().map_err(FsError::Group);
         if !matches!(self.judge("a further rebalance", result)?, Answer::Done(())) {
@@ -367,35 +303,6 @@ impl Run {
         self.work_to_rest()?;
         self.check_moved(&before, &self.held())
     }
-}
-
-impl Held {
-    /// Bytes of extents on each disk.
-    fn by_disk(&self) -> BTreeMap<DiskNumber, u64> {
-        let mut by_disk = BTreeMap::new();
-        for ((disk, _), bytes) in held(&self.maps, &self.ends) {
-            *by_disk.entry(disk).or_default() += bytes;
-        }
-        by_disk
-    }
-}
-
-fn places<'a>(extent: &'a ExtentView, ends: &'a Ends) -> impl Iterator<Item = Place> + 'a {
-    (extent.copies.iter().flatten()).map(|(disk, at_bytes)| {
-        let end_bytes = ends.get(disk).copied().unwrap_or(u64::MAX);
-        (*disk, at_bytes + extent.length_bytes > end_bytes)
-    })
-}
-
-/// Bytes of extents in each place.
-fn held(maps: &Maps, ends: &Ends) -> BTreeMap<Place, u64> {
-    let mut held = BTreeMap::new();
-    for extent in maps.values().flatten() {
-        for place in places(extent, ends) {
-            *held.entry(place).or_default() += extent.length_bytes;
-        }
-    }
-    held
 }
 
 /// What each failure group should have: in proportion, at most one copy, the rest to the others.
@@ -432,11 +339,4 @@ fn group_shares(
 fn of(bytes: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(product).unwrap_or(u64::MAX)
-}
-
-fn text<'a>(held: impl Iterator<Item = (&'a DiskNumber, &'a u64)>) -> String {
-    let disks: Vec<String> = held
-        .map(|(disk, bytes)| format!("{disk}: {}", bytes / 1024))
-        .collect();
-    format!("[{}] KiB", disks.join(", "))
 }

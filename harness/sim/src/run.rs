@@ -74,10 +74,9 @@ pub(crate) struct Run {
     pub(crate) read_totals: BTreeMap<DiskNumber, ReadTotals>,
     /// How often background work could not go on for want of room.
     pub(crate) stops_count: u64,
-    /// What the newest rebalance planned to move. Where some copies found no room where they were to
-    /// go, one moves more, by another way, or less.
+    /// What the newest rebalance planned to move. Where some copies found no room anywhere one moves
+    /// less.
     pub(crate) planned_bytes: u64,
-    pub(crate) made_detours: bool,
     pub(crate) left_moves_out: bool,
     /// A disk that the group took for an older image of itself; none is ever put back here.
     pub(crate) wrongly_left_out: Option<String>,
@@ -171,7 +170,6 @@ impl Run {
             read_totals: BTreeMap::new(),
             stops_count: 0,
             planned_bytes: 0,
-            made_detours: false,
             left_moves_out: false,
             wrongly_left_out: None,
             trace,

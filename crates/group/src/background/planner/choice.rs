@@ -35,6 +35,8 @@ pub(crate) struct Choice {
     due: Option<BinaryHeap<Reverse<(u64, u16)>>>,
     /// The disk that lacks most.
     neediest: Option<usize>,
+    /// The other disks in its failure group.
+    neighbours: Vec<usize>,
     /// Of the blocks that it could take from disks that are well, the part that it takes.
     pull_rate: f64,
 }
@@ -58,6 +60,9 @@ impl Choice {
         let neediest = (0..ground.disks.len())
             .max_by(|left, right| class.in_left[*left].total_cmp(&class.in_left[*right]));
         let most = neediest.map_or(0.0, |at| class.in_left[at]);
+        let group_of = |at: usize| ground.disks[at].failure_group;
+        let is_neighbour =
+            |at: &usize| neediest.is_some_and(|to| to != *at && group_of(to) == group_of(*at));
         Self {
             pull_rate: (most / class.blocks.max(1.0) * 100.0).min(1.0),
             rate,
@@ -66,6 +71,7 @@ impl Choice {
             wanted,
             due: None,
             neediest,
+            neighbours: (0..ground.disks.len()).filter(is_neighbour).collect(),
         }
     }
 
@@ -131,7 +137,8 @@ impl Choice {
 
     /// What has too much may have only extents that the disk which lacks most cannot take,
     /// because a copy lies in its failure group already. Then that disk takes from one that is
-    /// well, which can take from the one that has too much.
+    /// well, which can take from the one that has too much. Its neighbours can give it anything,
+    /// so what they have too much is left to them: taken elsewhere it would come twice.
     fn pull(
         &mut self,
         ground: &Ground,
@@ -141,7 +148,11 @@ impl Choice {
         blocks: u64,
     ) -> Option<Move> {
         let length = crate::background::planner::real(blocks);
-        let to = self.neediest.filter(|to| class.in_left[*to] >= length)?;
+        let near: f64 = (self.neighbours.iter())
+            .map(|at| class.out_left[*at])
+            .filter(|surplus| *surplus >= length / 2.0)
+            .sum();
+        let to = (self.neediest).filter(|to| class.in_left[*to] - near >= length)?;
         let group = ground.disks[to].failure_group;
         let is_fit = |copy: &ExtentCopy| {
             let disk = ground.disks.get(ground.place(*copy));

@@ -579,6 +579,60 @@ fn many_small_files_that_lean_to_the_same_disk_come_out_even_in_sum() {
     }
 }
 
+/// A disk lacks a little over two extents, which its two neighbours in the failure group have too
+/// much; the others are well. It takes from the neighbours, and nothing that would have to be made
+/// up for afterwards.
+#[test]
+fn what_neighbours_can_give_is_not_pulled_from_disks_that_are_well() {
+    let mut model = Model::default();
+    // In thousandths of an extent: the share of each disk.
+    let shares = [
+        (0, 0, 39_600),
+        (1, 1, 39_700),
+        (2, 2, 39_300),
+        (3, 2, 19_200),
+        (4, 2, 22_200),
+        (5, 3, 40_000),
+        (6, 4, 40_000),
+    ];
+    for (number, failure_group, thousandths) in shares {
+        model.add_disk(number, failure_group, thousandths << 8);
+    }
+    // Those without a copy in the failure group come first: they could all be pulled.
+    let pairs = [
+        (0, 1, 20),
+        (5, 6, 20),
+        (2, 0, 20),
+        (2, 1, 20),
+        (3, 5, 20),
+        (4, 6, 20),
+    ];
+    let mut extents = Vec::new();
+    for (first, second, count) in pairs {
+        for _ in 0..count {
+            let copies = [first, second].map(|disk| {
+                model.next_block += 1 << 8;
+                ExtentCopy::new(DiskNumber(disk), model.next_block, 8)
+            });
+            extents.push((8, copies.to_vec()));
+        }
+    }
+    model.files.push(extents);
+    let mut plan = Plan::new(model.disks.clone(), Goal::Rebalance, 2, &model);
+    let mut ways = Vec::new();
+    while !plan.is_exhausted() {
+        for moved in plan.next_moves(&model, 7) {
+            ways.push((moved.from.disk().0, moved.to.0));
+            model.apply(&moved);
+        }
+    }
+    assert_eq!(ways, [(2, 4), (3, 4)]);
+    assert_eq!(
+        model.held(None),
+        [40, 40, 39, 19, 22, 40, 40].map(|count| count << 8)
+    );
+}
+
 /// A tenth of what a group is to bear, in the profile of the tests.
 #[test]
 fn a_million_extents_over_a_thousand_disks_are_planned_at_once() {
