@@ -522,9 +522,29 @@ fn killed_while_it_writes<'scope>(
 
 #[test]
 fn a_daemon_that_is_killed_while_a_disk_hangs_is_followed_by_one_that_goes_on_without_that_disk() {
+    followed_without(true);
+}
+
+/// As one that hangs when it is read, too: nobody can say whose it is.
+#[test]
+fn a_daemon_that_is_killed_while_a_disk_hangs_is_followed_where_that_disk_is_not_found() {
+    followed_without(false);
+}
+
+fn followed_without(is_found: bool) {
     let Some((place, freezer)) = mounted(create_mirror, "io_deadline_s = 4\n") else {
         return;
     };
+    let on_search_path = |is_there: bool| match is_there {
+        true => {
+            let hanging = freezer.point.join("disk");
+            std::os::unix::fs::symlink(hanging, place.disk("b")).unwrap();
+        }
+        false => std::fs::remove_file(place.disk("b")).unwrap(),
+    };
+    if !is_found {
+        on_search_path(false);
+    }
     let contents = bytes(7, 3_000_000);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -544,6 +564,9 @@ fn a_daemon_that_is_killed_while_a_disk_hangs_is_followed_by_one_that_goes_on_wi
         freezer.thaw();
         wait_for_end(daemon);
     });
+    if !is_found {
+        on_search_path(true);
+    }
     wait_for("the disk comes back", || offline_count(&place) == 0);
     wait_for("it has what it missed", || {
         let health = place.run(["health", "data", "--json"]);

@@ -38,13 +38,7 @@ impl Former {
 }
 
 /// The disks of a group that are open.
-#[derive(Debug, Default)]
-pub(super) struct Attached {
-    pub(super) slots: Vec<(DiskSlot, PathBuf)>,
-    /// Disks that serve and hang with requests of a killed process: the group is to be opened without
-    /// them.
-    pub(super) left_out: Vec<PathBuf>,
-}
+type Attached = Vec<(DiskSlot, PathBuf)>;
 
 /// Opens the disks of a group only to look at them.
 pub(super) fn attach_to_look(
@@ -52,11 +46,11 @@ pub(super) fn attach_to_look(
     paths: &[&Path],
     found: &FoundGroup<'_>,
 ) -> ControlResult<Attached> {
-    let mut attached = Attached::default();
+    let mut attached = Attached::new();
     for path in paths {
         let slot = engine.attach_to_look(path);
         let slot = slot.map_err(|error| explain(&found.name, error, &found.disks))?;
-        attached.slots.push((slot, path.to_path_buf()));
+        attached.push((slot, path.to_path_buf()));
     }
     Ok(attached)
 }
@@ -74,12 +68,14 @@ pub(super) fn attach_to_own(
     io_deadline: Duration,
 ) -> ControlResult<Attached> {
     let until = Instant::now() + former.map_or(ENDING_MOST, |_| io_deadline);
-    let mut attached = Attached::default();
+    let mut attached = Attached::new();
     for path in paths {
         let is_offline = is_offline(path, &found.disks);
-        let may_wait = || !is_offline && Instant::now() < until && owner_has_ended(&found.disks);
+        // The number of a killed process may be another one's by now.
+        let has_ended = || former.is_some() || owner_has_ended(&found.disks);
+        let may_wait = || !is_offline && Instant::now() < until && has_ended();
         match own(engine, path, may_wait) {
-            Ok(slot) => attached.slots.push((slot, path.to_path_buf())),
+            Ok(slot) => attached.push((slot, path.to_path_buf())),
             // It is away for the group already; it comes back when it is let go of.
             Err(error) if error.kind == ControlErrorKind::Busy && is_offline => {
                 tracing::warn!(
@@ -101,7 +97,6 @@ pub(super) fn attach_to_own(
                     error = error.message(),
                     "a disk that hangs with requests of the process before is left out until they end"
                 );
-                attached.left_out.push(path.to_path_buf());
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::machine::held;
 use crate::machine::identity::opener;
 use crate::machine::probe::which_are_in_use;
 use crate::machine::settings::Settings;
-use crate::opened::attaching::{Attached, Former, attach_to_look, attach_to_own};
+use crate::opened::attaching::{Former, attach_to_look, attach_to_own};
 use crate::opened::claiming::{self, Beating};
 use crate::opened::disk_return::RefusedReturns;
 use crate::opened::files::OpenFiles;
@@ -146,7 +146,12 @@ impl Opened {
         kept: Option<Kept>,
     ) -> ControlResult<Self> {
         let discovery = Discovery::look(settings)?;
-        let found = discovery.group(name.as_str())?;
+        let found = discovery.group(name.as_str()).inspect_err(|_| {
+            // A disk that hangs says nothing of its group.
+            if let Some(former) = kept.as_ref().and_then(|kept| kept.former.as_ref()) {
+                former.note_needed();
+            }
+        })?;
         Self::open_found_kept(settings, &found, access, kept)
     }
 
@@ -189,7 +194,7 @@ impl Opened {
             let former = kept.former.as_deref()?;
             Some((former, &*kept.journal))
         });
-        let Attached { slots, left_out } = match writable {
+        let slots = match writable {
             true => attach_to_own(&engine, &paths, found, former, settings.io_deadline)?,
             false => attach_to_look(&engine, &paths, found)?,
         };
@@ -212,7 +217,7 @@ impl Opened {
                 watch: writable.then(claiming::watch),
                 claimed: writable.then_some(&claimed),
                 waited: Some(&waited),
-                leaves_out: !left_out.is_empty(),
+                former_lingers: former.is_some(),
             };
             Group::open_attended(
                 engine.disks(),
@@ -224,7 +229,12 @@ impl Opened {
             )
         });
         let group = group.map_err(|error| {
-            if let Some((former, _)) = former.filter(|_| !left_out.is_empty()) {
+            if let Some((former, _)) = former
+                && matches!(
+                    error.kind,
+                    GroupErrorKind::NoMajority | GroupErrorKind::NotEnough
+                )
+            {
                 former.note_needed();
             }
             with_what_was_looked_at(error, found, settings, access)

@@ -534,8 +534,21 @@ impl Keeper {
     }
 
     fn forget_gone(&mut self) {
+        let killed_count = |lingering: &[Lingering]| {
+            let killed = lingering.iter().filter(|former| former.was_killed);
+            killed.count()
+        };
+        let before_count = killed_count(&self.lingering);
         self.lingering.retain_mut(|former| !former.child.is_gone());
-        self.needs_former &= self.lingering.iter().any(|former| former.was_killed);
+        if killed_count(&self.lingering) < before_count {
+            // It may have held the disk that is needed: the next daemon says so again where that is
+            // another one's.
+            self.needs_former = false;
+        }
+        child::reap_strangers(
+            self.daemon_id,
+            self.lingering.iter().map(|former| former.child.id()),
+        );
     }
 
     /// Whether the kernel still holds disks for a daemon that was killed, without which there is no next

@@ -110,7 +110,7 @@ impl Group {
             watch,
             claimed,
             waited,
-            leaves_out,
+            former_lingers,
         } = attended;
         let has_begun =
             |record: &OpenerRecord| (journal.iter()).any(|kept| kept.is_of(claim_of(record)));
@@ -124,7 +124,7 @@ impl Group {
             watch,
             has_served: &has_begun,
             standing: &standing,
-            leaves_out,
+            former_lingers,
             waited,
             ..Attendance::of(is_alive)
         };
@@ -240,10 +240,11 @@ pub struct Attended<'a> {
     /// Kept over its tries: where the disks do not say who has the group, it is told to wait and try
     /// again. Without it such a group is taken at once.
     pub waited: Option<&'a Waited>,
-    /// Disks are left out that hang with requests of the process whose journal this is. Half of the
-    /// votes suffices then, where the journal tells that the state which is there is in force, and that
-    /// nobody lacked anything.
-    pub leaves_out: bool,
+    /// The process whose journal this is was killed, and the kernel has not let go of it: disks that are
+    /// not here may be those that hang with its requests. The group is opened without them only where
+    /// the journal tells that nobody else lacked anything; and then half of the votes suffices where it
+    /// tells that the state which is here is in force.
+    pub former_lingers: bool,
 }
 
 /// Takes the group; a journal that a keeper holds knows of it before any disk does.

@@ -40,6 +40,7 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
+use spindle_catalog::Standing;
 use spindle_format::{GroupState, OpenerRecord};
 
 use crate::quorum::look::SlotFound;
@@ -106,15 +107,17 @@ impl Candidate<'_> {
     }
 }
 
-/// The state to go on from; `force` takes one where the voters do not suffice. The epoch `in_force`
-/// is known where a keeper's memory tells what the process before relied on.
+/// The state to go on from; `force` takes one where the voters do not suffice. What the process before
+/// relied on is `known` where a keeper's memory tells it.
 pub(super) fn elect<'a>(
     holders: &[Holder<'a>],
-    in_force: Option<u64>,
+    known: Option<Standing>,
     force: bool,
 ) -> Result<&'a GroupState, NotElected> {
     elect_by_votes(holders, force).or_else(|why| match why {
-        NotElected::NoMajority { .. } => half_of_it(holders, in_force).ok_or(why),
+        NotElected::NoMajority { .. } => known
+            .and_then(|known| half_of_it(holders, known))
+            .ok_or(why),
         why => Err(why),
     })
 }
@@ -136,18 +139,25 @@ fn identities_of(holders: &[Holder<'_>]) -> BTreeSet<(DiskNumber, [u8; 8])> {
     holders.iter().map(Holder::identity).collect()
 }
 
-/// The state that is in force, where half of its voters are seen.
-fn half_of_it<'a>(holders: &[Holder<'a>], in_force: Option<u64>) -> Option<&'a GroupState> {
-    let mut states = states_of(holders);
-    states.retain(|state| Some(state.epoch) == in_force);
-    let [state] = states[..] else {
+/// The state that is in force, where half of its voters are seen. A later one that was tried must be seen
+/// too, where those that are not seen could elect it alone.
+fn half_of_it<'a>(holders: &[Holder<'a>], known: Standing) -> Option<&'a GroupState> {
+    let states = states_of(holders);
+    let of_epoch = |epoch| (states.iter().copied()).filter(move |state| state.epoch == epoch);
+    let mut in_force = of_epoch(known.epoch_in_force);
+    let (state, None) = (in_force.next()?, in_force.next()) else {
         return None;
     };
     let seen = identities_of(holders);
-    let seen_count = voters_of(state)
-        .filter(|voter| seen.contains(voter))
-        .count();
-    (seen_count * 2 >= state.voters().count()).then_some(state)
+    let has_half = |state: &&GroupState| {
+        let seen_count = voters_of(state)
+            .filter(|voter| seen.contains(voter))
+            .count();
+        seen_count * 2 >= state.voters().count()
+    };
+    let is_last = known.epoch_tried == known.epoch_in_force
+        || of_epoch(known.epoch_tried).any(|tried| has_half(&tried));
+    (is_last && has_half(&state)).then_some(state)
 }
 
 fn elect_by_votes<'a>(holders: &[Holder<'a>], force: bool) -> Result<&'a GroupState, NotElected> {

@@ -76,13 +76,10 @@ impl Membership {
         };
         let opener_before = newest_opener(found);
         let standing = opener_before.and_then(attendance.standing);
-        // Half that lacks something would answer for what it lacks.
-        let may_go_on = |standing: &Standing| attendance.leaves_out && standing.all_is_equal;
-        let in_force = standing
-            .filter(may_go_on)
-            .map(|standing| standing.epoch_in_force);
-        let state = elect_of(found, &holders, (&set_back, in_force), opener.force)
-            .map_err(with_left_out)?;
+        let whole = standing.filter(|standing| standing.all_is_equal);
+        let known = whole.filter(|_| attendance.former_lingers);
+        let state =
+            elect_of(found, &holders, (&set_back, known), opener.force).map_err(with_left_out)?;
         let mut events = damaged_labels(&looks, found.uuid);
         let cut_off = cut_off::among(found);
         let members = known_members(found, state, &set_back, &mut events);
@@ -90,6 +87,9 @@ impl Membership {
             check_owner(found, opener, attendance.is_alive)?;
         }
         let missing = missing(state, &members);
+        if attendance.former_lingers && whole.is_none() && !opener.force {
+            check_nobody_is_missing(found, &missing)?;
+        }
         if !opener.force {
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
@@ -136,10 +136,6 @@ impl Membership {
         if let Some(Watch { clock, apart }) = attendance.watch {
             membership.watch_clock(clock, apart);
         }
-        if let Some(journal) = membership.failed_flushes().journal() {
-            // Until all that this opening finds is known.
-            journal.note_all_is_equal(false);
-        }
         (attendance.announce)(follows, &membership.opener());
         let findings = Findings {
             members: &members,
@@ -149,6 +145,10 @@ impl Membership {
         };
         let claimed = membership.claim(findings, Quorum::of(opener));
         claimed.inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
+        if let Some(journal) = membership.failed_flushes().journal() {
+            // Until all that this opening finds is known.
+            journal.note_all_is_equal(false);
+        }
         membership.lost_replicas = lost_replicas(state, &membership.state());
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
@@ -174,8 +174,8 @@ pub(crate) struct Attendance<'a> {
     /// What the process of that record, or the one that it followed with nobody between, had noted of
     /// the group's states.
     pub(crate) standing: &'a dyn Fn(&OpenerRecord) -> Option<Standing>,
-    /// Disks are left out that hang with requests of the process before: nobody else can have had them.
-    pub(crate) leaves_out: bool,
+    /// The process before was killed, and disks that are not here may hang with its requests.
+    pub(crate) former_lingers: bool,
     /// Kept over the tries of somebody who waits between them; who keeps none has waited.
     pub(crate) waited: Option<&'a Waited>,
 }
@@ -189,7 +189,7 @@ impl<'a> Attendance<'a> {
             watch: None,
             has_served: &|_| false,
             standing: &|_| None,
-            leaves_out: false,
+            former_lingers: false,
             waited: None,
         }
     }
@@ -441,10 +441,10 @@ fn holders_of<'a>(found: &GroupFound<'a>) -> Vec<Holder<'a>> {
 fn elect_of<'a>(
     found: &GroupFound<'a>,
     holders: &[Holder<'a>],
-    (set_back, in_force): (&BTreeSet<DiskNumber>, Option<u64>),
+    (set_back, known): (&BTreeSet<DiskNumber>, Option<Standing>),
     force: bool,
 ) -> Result<&'a GroupState, GroupError> {
-    elect(holders, in_force, force).map_err(|why| {
+    elect(holders, known, force).map_err(|why| {
         let name = &found.name;
         let mut message = match why {
             NotElected::NoState => format!(
@@ -722,6 +722,26 @@ fn whereabouts(record: &OpenerRecord, opener: &Opener) -> Whereabouts {
     } else {
         Whereabouts::Elsewhere
     }
+}
+
+/// Refuses to leave out a disk that may hang with requests of a killed process, where another one lacks
+/// something: nobody else may have that.
+fn check_nobody_is_missing(
+    found: &GroupFound<'_>,
+    missing: &BTreeSet<DiskNumber>,
+) -> Result<(), GroupError> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (disks, them) = listed(missing.iter().copied());
+    Err(refused(
+        GroupErrorKind::NotEnough,
+        format!(
+            "{disks} of group {} may hang with requests of the process that was killed, and others \
+             may lack what only {them} can give",
+            found.name
+        ),
+    ))
 }
 
 /// Refuses to go on where the redundancy does not bear what is missing: files would be unreadable.

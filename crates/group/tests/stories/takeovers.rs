@@ -54,7 +54,7 @@ pub fn take_over_of(
     let memory = SharedMemory::from_descriptor(memory).unwrap();
     let attended = Attended {
         journal: Some(Arc::new(KeptJournal::new(memory).unwrap())),
-        leaves_out: slots.len() < scene.disks.disk_count(),
+        former_lingers: slots.len() < scene.disks.disk_count(),
         ..Attended::default()
     };
     let nobody_lives = |_| false;

@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use spindle_device::SharedMemory;
@@ -255,6 +256,24 @@ impl Child {
 
     pub(super) fn kill(&mut self) {
         let _ = self.process.kill();
+    }
+}
+
+/// Takes away what is left of processes that a dead daemon had started, which become this process's
+/// children where it is the first one of a container. `daemon` and those of `lingering` are its own, and
+/// somebody wants to know how they ended.
+pub(super) fn reap_strangers(daemon: Option<u32>, lingering: impl Iterator<Item = u32>) {
+    let own: Vec<u32> = lingering.chain(daemon).collect();
+    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, peek)
+        && let Some(ended) = status.pid()
+        && !own
+            .iter()
+            .any(|id| i64::from(*id) == i64::from(ended.as_raw()))
+    {
+        if waitpid(ended, Some(WaitPidFlag::WNOHANG)).is_err() {
+            return;
+        }
     }
 }
 

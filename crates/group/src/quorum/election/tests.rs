@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spindle_base::{AuSize, DiskNumber, GroupName, Redundancy, Uuid};
+use spindle_catalog::Standing;
 use spindle_format::{AuRun, DiskState, DiskStatus, Features, GroupState, Lost, Replica};
 
 use super::{Holder, NotElected, elect};
@@ -69,7 +70,7 @@ fn elected_without(
 fn elected_knowing(
     disks: &[(u16, [SlotFound; 2])],
     unread: &[u16],
-    in_force: Option<u64>,
+    known: Option<(u64, u64)>,
     force: bool,
 ) -> Result<GroupState, NotElected> {
     let holders: Vec<Holder<'_>> = (disks.iter())
@@ -81,7 +82,12 @@ fn elected_knowing(
             opener: None,
         })
         .collect();
-    elect(&holders, in_force, force).cloned()
+    let known = known.map(|(epoch_in_force, epoch_tried)| Standing {
+        epoch_tried,
+        epoch_in_force,
+        all_is_equal: true,
+    });
+    elect(&holders, known, force).cloned()
 }
 
 #[test]
@@ -201,29 +207,28 @@ fn a_disk_that_was_ahead_alone_does_not_drag_the_others_along() {
 fn half_of_the_voters_of_the_state_that_is_known_to_be_in_force_suffice() {
     let in_force = state(4, &[0, 1], "a");
     let tried = state(5, &[0, 1], "b");
-    let elected = |slots: [SlotFound; 2], epoch| elected_knowing(&[(0, slots)], &[], epoch, false);
+    let elected = |slots: [SlotFound; 2], known| elected_knowing(&[(0, slots)], &[], known, false);
     let blank = || SlotFound::Blank;
-    assert_eq!(
-        elected([found(&in_force), blank()], Some(4)).unwrap(),
-        in_force
-    );
-    // What was tried after it, and is on this half or not, nothing has relied on.
-    assert_eq!(
-        elected([found(&in_force), found(&tried)], Some(4)).unwrap(),
-        in_force
-    );
-    for (slots, epoch) in [
-        ([found(&in_force), blank()], None),
+    let only = || [found(&in_force), blank()];
+    let both = || [found(&in_force), found(&tried)];
+    assert_eq!(elected(only(), Some((4, 4))).unwrap(), in_force);
+    // What was tried after it nothing has relied on.
+    assert_eq!(elected(both(), Some((4, 5))).unwrap(), in_force);
+    for (slots, known) in [
+        (only(), None),
         // This half was left behind.
-        ([found(&in_force), blank()], Some(5)),
-        ([found(&in_force), blank()], Some(3)),
+        (only(), Some((5, 5))),
+        (only(), Some((3, 3))),
+        // The other half may have what was tried, and be all that it names.
+        (only(), Some((4, 5))),
+        (both(), Some((4, 6))),
     ] {
-        let refused = elected(slots, epoch).unwrap_err();
+        let refused = elected(slots, known).unwrap_err();
         assert!(
             matches!(refused, NotElected::NoMajority { .. }),
             "{refused:?}"
         );
     }
     let fewer = state(4, &[0, 1, 2], "a");
-    elected([found(&fewer), blank()], Some(4)).unwrap_err();
+    elected([found(&fewer), blank()], Some((4, 4))).unwrap_err();
 }
