@@ -8,9 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use spindle_device::{
-    DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work, failures_of,
-};
+use spindle_device::{DiskSlot, Disks, Request, SeededRandom, SimulatedDisks, Work, failures_of};
 
 use crate::clock::Clock;
 use crate::faults::Faults;

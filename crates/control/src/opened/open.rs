@@ -20,7 +20,7 @@ use spindle_group::{
 };
 
 use super::template;
-use crate::api::error::{ControlError, ControlResult};
+use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::api::event_filter::EventFilter;
 use crate::api::view::{DiskReport, EventReport, TemplateReport};
 use crate::machine::discovery::{Discovery, FoundGroup};
@@ -145,14 +145,23 @@ impl Opened {
         access: &Access,
         kept: Option<Kept>,
     ) -> ControlResult<Self> {
-        let discovery = Discovery::look(settings)?;
-        let found = discovery.group(name.as_str()).inspect_err(|_| {
-            // A disk that hangs says nothing of its group.
-            if let Some(former) = kept.as_ref().and_then(|kept| kept.former.as_ref()) {
+        let former = kept.as_ref().and_then(|kept| kept.former.clone());
+        let opened = Discovery::look(settings).and_then(|discovery| {
+            let found = discovery.group(name.as_str())?;
+            Self::open_found_kept(settings, &found, access, kept)
+        });
+        opened.inspect_err(|error| {
+            // A disk that hangs may say nothing of its group.
+            let lacks_disks = matches!(
+                error.kind,
+                ControlErrorKind::NotFound
+                    | ControlErrorKind::NoMajority
+                    | ControlErrorKind::NotEnough
+            );
+            if let Some(former) = former.filter(|_| lacks_disks) {
                 former.note_needed();
             }
-        })?;
-        Self::open_found_kept(settings, &found, access, kept)
+        })
     }
 
     /// Opens a group that a discovery found.
@@ -228,17 +237,8 @@ impl Opened {
                 attended,
             )
         });
-        let group = group.map_err(|error| {
-            if let Some((former, _)) = former
-                && matches!(
-                    error.kind,
-                    GroupErrorKind::NoMajority | GroupErrorKind::NotEnough
-                )
-            {
-                former.note_needed();
-            }
-            with_what_was_looked_at(error, found, settings, access)
-        })?;
+        let group =
+            group.map_err(|error| with_what_was_looked_at(error, found, settings, access))?;
         if writable {
             tell_of_overwritten(&group, found);
             if !follows {
@@ -264,17 +264,21 @@ impl Opened {
             writable,
             serves: matches!(access, Access::Serve { .. }),
         };
-        // Found again when they are whole.
+        opened.release_cut_off(found);
+        Ok(opened)
+    }
+
+    /// Lets go of disks that are cut off: they are found again when they are whole.
+    fn release_cut_off(&self, found: &FoundGroup<'_>) {
         let cut_off = |path: &Path| {
             let mut disks = found.disks.iter();
             disks.any(|probe| probe.path == path && probe.is_cut_off())
         };
-        let cut_off: Vec<DiskSlot> = (opened.slots().iter())
+        let cut_off: Vec<DiskSlot> = (self.slots().iter())
             .filter(|(_, path)| cut_off(path))
             .map(|(slot, _)| *slot)
             .collect();
-        opened.release_untaken(&cut_off);
-        Ok(opened)
+        self.release_untaken(&cut_off);
     }
 
     /// Whether this process serves the group, and works on it.

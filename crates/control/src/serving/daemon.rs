@@ -166,6 +166,34 @@ pub fn serve(
     threads::run("serve", move || serve_here(&settings, &options, ready))
 }
 
+/// Opens the group, with what a keeper holds of it, and tells the keeper of it.
+fn open(settings: &Settings, options: &ServeOptions, access: &Access) -> ControlResult<Opened> {
+    let kept = match (&options.keeper, &options.record) {
+        (Some(keeper), _) => Some(Kept {
+            journal: keeper.journal().clone(),
+            has_mount: keeper.mount().is_some(),
+            follows: keeper.generation() > 0,
+            former: keeper.former_lingers().then(Arc::default),
+        }),
+        // What is recorded is what a kept daemon does, in memory of its own.
+        (None, Some(_)) => Some(own_memory()?),
+        (None, None) => None,
+    };
+    let former = kept.as_ref().and_then(|kept| kept.former.clone());
+    let opened = Opened::open_kept(settings, &options.group, access, kept);
+    if let (Some(link), Some(former)) = (&options.keeper, &former)
+        && former.is_needed()
+    {
+        link.needs_former();
+    }
+    let opened = opened?;
+    if let Some(link) = &options.keeper {
+        let group = opened.group();
+        link.opened(group.view().uuid.to_string(), group.watchdog_s());
+    }
+    Ok(opened)
+}
+
 fn serve_here(
     settings: &Settings,
     options: &ServeOptions,
@@ -187,35 +215,13 @@ fn serve_here(
         record: options.record.clone(),
         force: options.force,
     };
-    let kept = match (&options.keeper, &options.record) {
-        (Some(keeper), _) => Some(Kept {
-            journal: keeper.journal().clone(),
-            has_mount: keeper.mount().is_some(),
-            follows: keeper.generation() > 0,
-            former: keeper.former_lingers().then(Arc::default),
-        }),
-        // What is recorded is what a kept daemon does, in memory of its own.
-        (None, Some(_)) => Some(own_memory()?),
-        (None, None) => None,
-    };
     let is_kept = |link: &Arc<KeeperLink>| link.mount().is_some() || link.mount_is_over();
     if let Some(request) = &options.mount
         && !options.keeper.as_ref().is_some_and(is_kept)
     {
         refuse_directory(&request.directory)?;
     }
-    let former = kept.as_ref().and_then(|kept| kept.former.clone());
-    let opened = Opened::open_kept(settings, &options.group, &access, kept);
-    if let (Some(link), Some(former)) = (&options.keeper, &former)
-        && former.is_needed()
-    {
-        link.needs_former();
-    }
-    let opened = opened?;
-    if let Some(link) = &options.keeper {
-        let group = opened.group();
-        link.opened(group.view().uuid.to_string(), group.watchdog_s());
-    }
+    let opened = open(settings, options, &access)?;
     let group_name = opened.group_name().to_owned();
     let hook = start_hook(settings, &opened)?;
     let mounts = Arc::new(Mounts::new(options.keeper.clone()));

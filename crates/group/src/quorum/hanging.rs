@@ -481,6 +481,13 @@ impl Membership {
         }
     }
 
+    /// Until all that this opening finds is known, somebody may lack something.
+    pub(super) fn doubt_equality(&self) {
+        if let Some(journal) = self.failed_flushes().journal() {
+            journal.note_all_is_equal(false);
+        }
+    }
+
     /// This process serves: whoever follows it when it is killed finds in the journal which state is in
     /// force, and whether any disk lacks something.
     pub(crate) fn begin_states(&self, claim: Claim) {

@@ -76,8 +76,7 @@ impl Membership {
         };
         let opener_before = newest_opener(found);
         let standing = opener_before.and_then(attendance.standing);
-        let whole = standing.filter(|standing| standing.all_is_equal);
-        let known = whole.filter(|_| attendance.former_lingers);
+        let known = standing.filter(|known| attendance.former_lingers && known.all_is_equal);
         let state =
             elect_of(found, &holders, (&set_back, known), opener.force).map_err(with_left_out)?;
         let mut events = damaged_labels(&looks, found.uuid);
@@ -87,18 +86,15 @@ impl Membership {
             check_owner(found, opener, attendance.is_alive)?;
         }
         let missing = missing(state, &members);
-        if attendance.former_lingers && whole.is_none() && !opener.force {
-            check_nobody_is_missing(found, &missing)?;
-        }
         if !opener.force {
+            if attendance.former_lingers && known.is_none() {
+                check_nobody_is_missing(found, &missing)?;
+            }
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
         events.extend(missing.iter().map(|disk| goes_missing(name, *disk)));
         let follows = follows(opener_before, &members, state, opener.boot, &attendance)?;
-        let slots: Slots = (members.iter())
-            .map(|(number, (look, _))| (*number, look.slot))
-            .collect();
-        let slots = Arc::new(LeafRwLock::new(slots));
+        let slots = Arc::new(LeafRwLock::new(slots_of(&members)));
         let mut membership = Self {
             uuid: found.uuid,
             au_size: state.au_size,
@@ -117,14 +113,8 @@ impl Membership {
             events: events.into_iter().collect(),
             inner: DeepMutex::new(Inner {
                 epoch_tried: epoch_tried(found, state, standing),
-                members: (members.iter())
-                    .map(|(number, (look, label))| (*number, member(look, label, state)))
-                    .collect(),
-                opener: first_record(found, opener, opener_before),
-                heard: BTreeMap::new(),
                 away_held: away_held(&missing, &set_back, &past),
-                broken: None,
-                state: state.clone(),
+                ..Inner::of(state, &members, first_record(found, opener, opener_before))
             }),
             disks: {
                 let failed_flushes = FailedFlushes::new(attendance.journal);
@@ -143,16 +133,37 @@ impl Membership {
             set_back: &set_back,
             cut_off: &cut_off,
         };
-        let claimed = membership.claim(findings, Quorum::of(opener));
-        claimed.inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
-        if let Some(journal) = membership.failed_flushes().journal() {
-            // Until all that this opening finds is known.
-            journal.note_all_is_equal(false);
-        }
+        (membership.claim(findings, Quorum::of(opener)))
+            .inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
+        membership.doubt_equality();
         membership.lost_replicas = lost_replicas(state, &membership.state());
         membership.repair_labels(&members);
         membership.write_late_labels(&mut membership.inner.lock());
         Ok(membership)
+    }
+}
+
+fn slots_of(members: &Found<'_>) -> Slots {
+    let slots = members.iter();
+    slots
+        .map(|(number, (look, _))| (*number, look.slot))
+        .collect()
+}
+
+impl Inner {
+    /// That of the disks that were found, before anything was tried.
+    fn of(state: &GroupState, members: &Found<'_>, opener: OpenerRecord) -> Self {
+        Self {
+            state: state.clone(),
+            epoch_tried: state.epoch,
+            members: (members.iter())
+                .map(|(number, (look, label))| (*number, member(look, label, state)))
+                .collect(),
+            opener,
+            heard: BTreeMap::new(),
+            away_held: BTreeMap::new(),
+            broken: None,
+        }
     }
 }
 
