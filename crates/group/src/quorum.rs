@@ -132,6 +132,9 @@ struct Inner {
     heard: BTreeMap<DiskNumber, (u64, u64)>,
     /// The epoch that disks held that were not there, or not to be trusted, at the opening.
     away_held: BTreeMap<DiskNumber, u64>,
+    /// The state to which a change that is refused goes back: what stands in it as before stands so since
+    /// then.
+    goes_back_to: Option<GroupState>,
     /// Why nothing can be published any more.
     broken: Option<GroupError>,
 }

@@ -55,6 +55,8 @@ pub(super) use link::Order;
 pub(super) use message::KeptMount;
 pub(super) use message::PROTOCOL_VERSION;
 
+/// A group that could not be opened without a disk of a killed daemon is tried again so often.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// After so many short lives in a row the daemon is not started again by itself.
 const DEATHS_MOST: usize = 8;
 /// What the keeper remembers of what happened while no daemon could note it.
@@ -343,6 +345,8 @@ impl Keeper {
 
     fn start(&mut self) -> ControlResult<Child> {
         self.phase = KeeperPhase::Starting;
+        // It says so again where it is so.
+        self.needs_former = false;
         self.closed = None;
         if self.mount.is_none() {
             // They came from a daemon that died before it said what they are of. With them held the
@@ -646,6 +650,8 @@ impl Keeper {
         let pause_ms = PAUSES_MS[self.deaths_count.min(PAUSES_MS.len() - 1)];
         let pause = tokio::time::sleep(Duration::from_millis(pause_ms));
         tokio::pin!(pause);
+        let retry = tokio::time::sleep(RETRY_INTERVAL);
+        tokio::pin!(retry);
         let mut look = looks();
         loop {
             if !self.waits_for_kernel() {
@@ -658,6 +664,11 @@ impl Keeper {
             }
             tokio::select! {
                 () = &mut pause, if !gave_up && !self.waits_for_kernel() => return true,
+                // What was needed may have been another disk, which is back.
+                () = &mut retry, if self.may_retry() => {
+                    self.phase = KeeperPhase::Starting;
+                    return true;
+                }
                 asked = self.commands.recv() => if let Some(asked) = asked {
                     self.serve_command(asked, None).await;
                     if std::mem::take(&mut self.go_on) {

@@ -217,9 +217,6 @@ impl Group {
                 *self.wanted_redundancy.lock() = Some(redundancy);
             }
         }
-        for (file, _) in changes {
-            self.note_missing_copies(file);
-        }
         let with_surplus = changes
             .iter()
             .filter(|(file, _)| file.map.read().has_surplus());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, Redundancy};
 use spindle_catalog::Region;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::{STATE_PLACES, STATE_SLOT_BYTES};
 
 use crate::Group;
 use crate::background::planner::Move;
@@ -170,4 +171,27 @@ fn a_disk_does_not_shrink_over_what_the_catalog_took_after_it_was_judged() {
     assert_eq!(group.space.end_block(disk), end_block, "as before");
     group.sync().unwrap();
     assert!(read(&group, &file, 0, 20 << 20) == pattern(1, 20 << 20));
+}
+
+#[test]
+fn a_replacement_that_fails_as_it_joins_begins_no_new_outage() {
+    let scene = Scene::mirrored(70);
+    let away = DiskNumber(1);
+    {
+        let group = scene.open();
+        group.offline_disks(&[away]).unwrap();
+        group.close().unwrap();
+    }
+    // From here on the row of the outage alone says that a person wanted it.
+    let group = scene.open();
+    assert!(group.is_by_hand(away));
+    let new = spare(&scene.disks, 1, 64);
+    let states = STATE_PLACES[0]..STATE_PLACES[1] + STATE_SLOT_BYTES as u64;
+    scene.disks.fail_writes(new.slot, states, 100);
+    let changes = DiskChanges {
+        replace: vec![(away, new)],
+        ..DiskChanges::default()
+    };
+    group.change_disks(&changes).unwrap_err();
+    assert!(group.is_by_hand(away));
 }

@@ -28,6 +28,7 @@ use crate::core::takeover::Scene;
 use crate::core::{Core, Loaded};
 use crate::error::{GroupError, GroupErrorKind};
 use crate::front::create::{CATALOG_CACHE_BYTES, PROFILE_KEY};
+use crate::io::allocate::note_missing_copies;
 use crate::quorum::{Attendance, MemberView, Membership, Opener, Pulse, Waited, Watch};
 use crate::region::{RegionSpace, ReplicatedRegion};
 
@@ -155,6 +156,13 @@ impl Group {
         let table = disk_table(&membership, disks, &catalog, opener)?;
         let load = || load(&membership, &catalog, &table, &region);
         let (mut files, mut space, mut bad_runs) = load()?;
+        // Before anybody asks which disks can be done without.
+        let note_missing = |files: &Files| {
+            for file in files.values() {
+                note_missing_copies(&membership, file);
+            }
+        };
+        note_missing(&files);
         let claim = claim_of(&membership.opener());
         let kept = (journal.map(|journal| Kept::new(journal, claim, &catalog))).transpose()?;
         let scene = Scene {
@@ -173,6 +181,7 @@ impl Group {
             // The maps are most of a large group's memory: not twice at a time.
             drop((files, space, bad_runs));
             (files, space, bad_runs) = load()?;
+            note_missing(&files);
         }
         let scrubs = Scrubs::load(&catalog)?;
         let dirty = DirtyRegions::default();
@@ -210,9 +219,6 @@ impl Group {
             disk_changes: Mutex::default(),
             free_slots: LeafMutex::default(),
         };
-        for file in group.all_files() {
-            group.note_missing_copies(&file);
-        }
         group.bring_disk_records_up_to_date()?;
         group.recover()?;
         group.membership.end_recovery()?;

@@ -1,13 +1,15 @@
 //! Extents for ranges of files: all that are missing, or none.
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
-use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_extent::map::{Extent, Map};
-use spindle_format::ExtentCopy;
 
 use crate::core::Core;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
+use crate::quorum::Membership;
 
 impl Core {
     /// Reserves space for the range; it reads as before (holes as zeros). All or nothing.
@@ -38,21 +40,6 @@ impl Core {
                 answer => return answer,
             }
         }
-    }
-
-    /// The group can do without fewer disks as long as extents of the file have fewer copies than they
-    /// should.
-    pub(crate) fn note_missing_copies(&self, file: &File) {
-        let map = file.map.read();
-        if !map.lacks_copies() {
-            return;
-        }
-        map.for_each(0, u32::MAX, |_, extent| {
-            if extent.present().count() < map.wanted() {
-                self.membership
-                    .note_short(extent.present().map(ExtentCopy::disk));
-            }
-        });
     }
 
     /// Gives every extent that holds blocks of `[first, end)` space, or none.
@@ -94,15 +81,16 @@ impl Core {
             }
         }
         let wanted = map.wanted();
-        let is_short = |extent: &&Extent| extent.present().count() < wanted;
-        let mut short = taken
-            .iter()
-            .map(|(_, extent)| extent)
-            .filter(is_short)
+        let extents = taken.iter().map(|(_, extent)| extent);
+        let mut short = extents
+            .filter(|extent| extent.present().count() < wanted)
             .peekable();
         if short.peek().is_some() {
-            let copies = short.flat_map(Extent::present);
-            self.membership.note_short(copies.map(ExtentCopy::disk));
+            let copies = short.flat_map(|extent| {
+                let copies_count = extent.present().count();
+                (extent.present()).map(move |copy| (copy.disk(), copies_count))
+            });
+            self.membership.note_short(copies);
         }
         for (index, extent) in &taken {
             map.insert(*index, extent);
@@ -110,6 +98,26 @@ impl Core {
         self.note_dirty_map(file, &map);
         Ok(())
     }
+}
+
+/// Tells the membership of extents of the file that have fewer copies than they should.
+pub(crate) fn note_missing_copies(membership: &Membership, file: &File) {
+    let map = file.map.read();
+    if !map.lacks_copies() {
+        return;
+    }
+    let mut fewest: BTreeMap<DiskNumber, usize> = BTreeMap::new();
+    map.for_each(0, u32::MAX, |_, extent| {
+        let copies_count = extent.present().count();
+        if copies_count < map.wanted() {
+            for copy in extent.present() {
+                let fewest = fewest.entry(copy.disk()).or_insert(copies_count);
+                *fewest = copies_count.min(*fewest);
+            }
+        }
+    });
+    drop(map);
+    membership.note_short(fewest.into_iter());
 }
 
 /// The search for space of one request that found none: what was freed becomes free, and the

@@ -198,7 +198,11 @@ impl Membership {
             .map(|disk| disk.number)
             .collect();
         set_offline(&mut back, &failed);
-        self.publish(&mut inner, back, Quorum::Half)?;
+        // It is the same outage of who was away before.
+        inner.goes_back_to = Some(before);
+        let answer = self.publish(&mut inner, back, Quorum::Half);
+        inner.goes_back_to = None;
+        answer?;
         for joining in &change.joining {
             self.let_go(&mut inner, joining.number);
         }

@@ -126,6 +126,7 @@ impl Membership {
                     opened_s: new.created_s,
                 },
                 away_held: BTreeMap::new(),
+                goes_back_to: None,
                 broken: None,
                 state: state.clone(),
             }),

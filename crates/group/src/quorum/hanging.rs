@@ -62,8 +62,9 @@ struct Watch {
     by_slot: BTreeMap<DiskSlot, DiskNumber>,
     /// Disks that came back, as long as they may lack what others have.
     catching_up: BTreeSet<DiskNumber>,
-    /// Failure groups that have extents of which a copy is missing elsewhere, until all are made.
-    short: BTreeSet<u16>,
+    /// Failure groups that have extents with fewer copies than the group's redundancy asks for, until
+    /// all are made: how many the fewest have.
+    short: BTreeMap<u16, usize>,
     /// How often one was noted.
     short_count: u64,
     given_up: BTreeSet<DiskNumber>,
@@ -127,11 +128,14 @@ impl Watch {
             .collect();
         let is_known = |disk: &DiskNumber| self.disks.contains_key(disk);
         let takes_data = |disk: &DiskNumber| self.disks[disk].holds_data;
-        // One copy fewer than others have.
-        let is_short = |disk: &DiskNumber| self.short.contains(&self.disks[disk].failure_group);
+        // So many copies fewer than others have.
+        let fewer = |disk: &DiskNumber| {
+            let fewest = self.short.get(&self.disks[disk].failure_group);
+            fewest.map_or(0, |fewest| self.copies.saturating_sub(*fewest))
+        };
         disks.iter().all(is_known)
             && (!disks.iter().any(takes_data)
-                || lacking.len() + usize::from(disks.iter().any(is_short)) < self.copies)
+                || lacking.len() + disks.iter().map(fewer).max().unwrap_or(0) < self.copies)
             && self.goes_on_without(disks, beside)
     }
 
@@ -450,15 +454,18 @@ impl Membership {
         self.hanging.note_equality(&watch);
     }
 
-    /// Extents with copies on these disks have fewer than they should: until all are made, none of the
-    /// failure groups can be done without as if they had.
-    pub(crate) fn note_short(&self, disks: impl Iterator<Item = DiskNumber>) {
+    /// Extents with copies on these disks have so many copies at the fewest: until all are made that the
+    /// group's redundancy asks for, their failure groups cannot be done without as if they had them.
+    pub(crate) fn note_short(&self, fewest: impl Iterator<Item = (DiskNumber, usize)>) {
         let mut watch = self.hanging.watch.lock();
-        let groups: Vec<u16> = disks
-            .filter_map(|disk| Some(watch.disks.get(&disk)?.failure_group))
-            .collect();
-        watch.short_count += 1;
-        watch.short.extend(groups);
+        for (disk, copies_count) in fewest {
+            let group = watch.disks.get(&disk).map(|seen| seen.failure_group);
+            if let Some(group) = group.filter(|_| copies_count < watch.copies) {
+                let fewest = watch.short.entry(group).or_insert(copies_count);
+                *fewest = copies_count.min(*fewest);
+                watch.short_count += 1;
+            }
+        }
         self.hanging.note_equality(&watch);
     }
 

@@ -162,6 +162,7 @@ impl Inner {
             opener,
             heard: BTreeMap::new(),
             away_held: BTreeMap::new(),
+            goes_back_to: None,
             broken: None,
         }
     }

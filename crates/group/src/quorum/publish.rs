@@ -111,9 +111,14 @@ impl Membership {
             inner.epoch_tried += 1;
             next.epoch = inner.epoch_tried;
             for disk in &mut next.disks {
-                let was = inner.state.disk(disk.number);
+                let former = [Some(&inner.state), inner.goes_back_to.as_ref()];
+                let was = former
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|state| state.disk(disk.number));
                 // A round that was not relied on may have given it another.
-                disk.status_epoch = (was.filter(|was| was.status == disk.status))
+                disk.status_epoch = (was.into_iter())
+                    .find(|was| was.status == disk.status)
                     .map_or(next.epoch, |was| was.status_epoch);
             }
             self.check_support(inner, next, quorum)?;

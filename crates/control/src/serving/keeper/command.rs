@@ -241,7 +241,7 @@ impl Keeper {
         match request {
             Request::Status => answer(stream, &Ok(self.status())).await,
             Request::GoOn | Request::GoOnByForce => {
-                if child.is_none() && !self.waits_for_kernel() {
+                if child.is_none() && (!self.waits_for_kernel() || self.may_retry()) {
                     self.phase = KeeperPhase::Starting;
                     self.go_on = true;
                     self.by_force = matches!(request, Request::GoOnByForce);

@@ -71,6 +71,11 @@ impl Keeper {
         );
     }
 
+    /// Whether the next daemon may be tried although the last one needed a disk: no killed one holds all.
+    pub(super) fn may_retry(&self) -> bool {
+        self.needs_former && !self.lingering.iter().any(Lingering::holds_all)
+    }
+
     /// Whether the kernel still holds disks for a daemon that was killed, without which there is no next
     /// one: all of them, or one that the group cannot do without. What that one asked of a disk may
     /// reach it after what the next one writes, and nobody could tell.
