@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use spindle_device::DiskSlot;
 use spindle_format::DiskStatus;
-use spindle_group::KeptJournal;
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::discovery::FoundGroup;
@@ -58,21 +57,25 @@ pub(super) fn attach_to_look(
 /// Opens the disks of a group to write them, where nobody else has them, and no daemon had them a
 /// moment ago whose keeper holds what waits for them.
 ///
-/// A disk that stays in use until `io_deadline` is over is left out where a `former` process was
-/// killed that may have it, and nothing that it had needs that disk.
+/// A disk that stays in use until `io_deadline` is over is left out where a former process lingers that
+/// was killed and may have it: whether the group can do without it, its opening finds out.
 pub(super) fn attach_to_own(
     engine: &Engine,
     paths: &[&Path],
     found: &FoundGroup<'_>,
-    former: Option<(&Former, &KeptJournal)>,
+    former_lingers: bool,
     io_deadline: Duration,
 ) -> ControlResult<Attached> {
-    let until = Instant::now() + former.map_or(ENDING_MOST, |_| io_deadline);
+    let patience = match former_lingers {
+        true => io_deadline,
+        false => ENDING_MOST,
+    };
+    let until = Instant::now() + patience;
     let mut attached = Attached::new();
     for path in paths {
         let is_offline = is_offline(path, &found.disks);
         // The number of a killed process may be another one's by now.
-        let has_ended = || former.is_some() || owner_has_ended(&found.disks);
+        let has_ended = || former_lingers || owner_has_ended(&found.disks);
         let may_wait = || !is_offline && Instant::now() < until && has_ended();
         match own(engine, path, may_wait) {
             Ok(slot) => attached.push((slot, path.to_path_buf())),
@@ -84,13 +87,7 @@ pub(super) fn attach_to_own(
                 );
             }
             Err(error) => {
-                let Some((former, journal)) =
-                    former.filter(|_| error.kind == ControlErrorKind::Busy)
-                else {
-                    return Err(explain(&found.name, error, &found.disks));
-                };
-                if !(journal.standing()).is_some_and(|standing| standing.all_is_equal) {
-                    former.note_needed();
+                if !(former_lingers && error.kind == ControlErrorKind::Busy) {
                     return Err(explain(&found.name, error, &found.disks));
                 }
                 tracing::error!(

@@ -199,12 +199,9 @@ impl Opened {
         {
             held::refuse(found.uuid, path)?;
         }
-        let former = kept.as_ref().and_then(|kept| {
-            let former = kept.former.as_deref()?;
-            Some((former, &*kept.journal))
-        });
+        let former_lingers = kept.as_ref().is_some_and(|kept| kept.former.is_some());
         let slots = match writable {
-            true => attach_to_own(&engine, &paths, found, former, settings.io_deadline)?,
+            true => attach_to_own(&engine, &paths, found, former_lingers, settings.io_deadline)?,
             false => attach_to_look(&engine, &paths, found)?,
         };
         if !writable {
@@ -226,7 +223,7 @@ impl Opened {
                 watch: writable.then(claiming::watch),
                 claimed: writable.then_some(&claimed),
                 waited: Some(&waited),
-                former_lingers: former.is_some(),
+                former_lingers,
             };
             Group::open_attended(
                 engine.disks(),

@@ -575,6 +575,19 @@ mod tests {
     }
 
     #[test]
+    fn extents_that_lack_copies_count_by_how_many_the_redundancy_asks_for() {
+        for (copies, fewest, may) in [(2, 1, false), (2, 2, true), (3, 2, true), (3, 1, false)] {
+            let hanging = hanging(copies, &[0, 1, 2]);
+            hanging.watch.lock().short.insert(0, fewest);
+            assert_eq!(
+                hanging.may_give_up(DiskSlot(0), &[]),
+                may,
+                "{fewest} of {copies}"
+            );
+        }
+    }
+
+    #[test]
     fn a_disk_that_was_given_up_is_no_copy_as_long_as_the_group_knows_it() {
         let served = [DiskStatus::Online, DiskStatus::Dropping];
         assert!(served.iter().all(|status| !is_away(*status)));

@@ -10,22 +10,28 @@ use super::owed::KilledBefore;
 use super::{open_kept_at_last, take_over};
 use crate::scene::{NORMAL, Scene, assert_copies_equal, create, pattern, resync};
 
+/// A file of two synced writes, and a third one that the disk alone has when its process is killed; what
+/// the keeper holds then.
+pub(super) fn killed_with_a_write_on_one_copy(scene: &Scene, has_it: DiskSlot) -> KeptJournal {
+    let (disks, group) = KilledBefore::open(scene);
+    let file = create(&group, 10, NORMAL);
+    for seed in [1, 2] {
+        group.write(&file, 0, &pattern(seed, 1 << 20)).unwrap();
+        group.sync().unwrap();
+    }
+    disks.kill_after_write_to(has_it);
+    group.write(&file, 0, &pattern(3, 4096)).unwrap_err();
+    std::mem::forget((group, file));
+    disks.kept()
+}
+
 /// A process is killed when one copy has a write and the other one has not; the disk without it vanishes
 /// at any moment of the takeover, and comes back. Nobody asks for that write again.
 #[test]
 fn a_copy_that_a_takeover_made_equal_stays_equal_though_its_disk_blinks() {
     for has_it in [0, 1] {
         let scene = Scene::mirrored(41);
-        let (disks, group) = KilledBefore::open(&scene);
-        let file = create(&group, 10, NORMAL);
-        for seed in [1, 2] {
-            group.write(&file, 0, &pattern(seed, 1 << 20)).unwrap();
-            group.sync().unwrap();
-        }
-        disks.kill_after_write_to(DiskSlot(has_it));
-        group.write(&file, 0, &pattern(3, 4096)).unwrap_err();
-        std::mem::forget((group, file));
-        let kept = disks.kept();
+        let kept = killed_with_a_write_on_one_copy(&scene, DiskSlot(has_it));
         blink_everywhere(&scene, &kept, DiskSlot(1 - has_it));
     }
 }

@@ -8,7 +8,7 @@ use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks};
 use spindle_group::{Group, GroupError, GroupErrorKind};
 
-use super::owed::KilledBefore;
+use super::blinking::killed_with_a_write_on_one_copy;
 use super::{copy_of, open_kept, take_over, take_over_of};
 use crate::one_copy::fill_and_remove;
 use crate::scene::{
@@ -37,16 +37,8 @@ fn is_refused(scene: &Scene, journal: &KeptJournal) {
 fn half_of_a_mirror_goes_on_after_a_killed_daemon_and_takes_the_other_half_back() {
     for has_it in [0, 1] {
         let scene = Scene::mirrored(51);
-        let (disks, group) = KilledBefore::open(&scene);
-        let file = create(&group, 10, NORMAL);
-        for seed in [1, 2] {
-            group.write(&file, 0, &pattern(seed, 1 << 20)).unwrap();
-            group.sync().unwrap();
-        }
-        disks.kill_after_write_to(DiskSlot(has_it));
-        group.write(&file, 0, &pattern(3, 4096)).unwrap_err();
-        std::mem::forget((group, file));
-        let journal = copy_of(disks.kept().memory());
+        let kept = killed_with_a_write_on_one_copy(&scene, DiskSlot(has_it));
+        let journal = copy_of(kept.memory());
 
         let group = take_over_half(&scene, &journal).unwrap();
         group.begin_journal().unwrap();
