@@ -312,11 +312,21 @@ impl Core {
     }
 
     /// Reads the labels, owner records and group states of every disk that serves, and writes
-    /// again what is damaged: the next mount would be refused for it. To be called at times.
-    pub fn mend_structures(&self) {
+    /// again what is damaged: the next mount would be refused for it. A disk that was set back goes
+    /// offline. To be called at times.
+    ///
+    /// # Errors
+    /// As [`Core::sync`] where the group cannot go on without a disk.
+    pub fn mend_structures(&self) -> Result<(), GroupError> {
+        let mut set_back = BTreeMap::new();
         for fault in self.membership.verify_structures(true) {
-            if fault.outcome != FaultOutcome::Repaired {
-                continue;
+            match fault.outcome {
+                FaultOutcome::Repaired => {}
+                FaultOutcome::SetBack => {
+                    set_back.insert(fault.disk, format!("its {}: {}", fault.what, fault.why));
+                    continue;
+                }
+                FaultOutcome::Repairable | FaultOutcome::Left | FaultOutcome::Failed(_) => continue,
             }
             let message = format!(
                 "{}: its {} was damaged while the group is open, and was written again ({})",
@@ -326,6 +336,7 @@ impl Core {
             );
             self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
         }
+        self.keep_fence(self.membership.give_up_set_back(set_back))
     }
 
     /// For what is answered without a request to a disk, when it is done: refuses where this process

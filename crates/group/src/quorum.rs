@@ -20,6 +20,7 @@ mod look;
 mod open;
 mod ownership;
 mod publish;
+mod relapse;
 mod replicas;
 mod returning;
 mod set_back;
@@ -54,6 +55,7 @@ pub(crate) use open::Attendance;
 pub use ownership::{Apart, Clock, Moment, Opener, Watch};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
+use relapse::SetBack;
 use standing::StandingTable;
 pub(crate) use verify::{FaultOutcome, StructureFault};
 
@@ -135,6 +137,8 @@ struct Inner {
     /// The state to which a change that is refused goes back: what stands in it as before stands so since
     /// then.
     goes_back_to: Option<GroupState>,
+    /// Disks that were set back while they served.
+    set_back: BTreeMap<DiskNumber, SetBack>,
     /// Why nothing can be published any more.
     broken: Option<GroupError>,
 }

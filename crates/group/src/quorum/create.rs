@@ -127,6 +127,7 @@ impl Membership {
                 },
                 away_held: BTreeMap::new(),
                 goes_back_to: None,
+                set_back: BTreeMap::new(),
                 broken: None,
                 state: state.clone(),
             }),

@@ -163,6 +163,7 @@ impl Inner {
             heard: BTreeMap::new(),
             away_held: BTreeMap::new(),
             goes_back_to: None,
+            set_back: BTreeMap::new(),
             broken: None,
         }
     }

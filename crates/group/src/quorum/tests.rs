@@ -9,6 +9,7 @@ mod failures;
 mod marks;
 mod newer;
 mod ownership;
+mod relapse;
 mod returns;
 mod set_back;
 mod starts;

@@ -5,7 +5,9 @@
 //!
 //! What they must say is in memory, proven by every other disk; so what is damaged is written
 //! again. A structure that somebody else wrote there whole (another group, a newer program, a
-//! newer owner) is not damage and is left: the heartbeat tells of owners.
+//! newer owner) is not damage and is left: the heartbeat tells of owners. One that is whole and older
+//! than what the disk had taken is no damage either, but shows that the disk was set back, see
+//! `relapse.rs`.
 //!
 //! Looking takes no lock, and counts where nobody wrote a structure meanwhile. Before anything is
 //! written the voters are asked who has the group: what looks damaged to an owner that slept may be
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
-use spindle_format::{Label, STATE_PLACES};
+use spindle_format::{Label, OpenerRecord, STATE_PLACES};
 use spindle_sync::atomic::Ordering;
 use spindle_sync::level::MutexGuard;
 
@@ -47,6 +49,8 @@ pub(crate) enum FaultOutcome {
     Repairable,
     /// It is left, because it may be somebody else's.
     Left,
+    /// It is whole, and older than what the disk had taken durably: the disk was set back.
+    SetBack,
     /// It could not be written.
     Failed(String),
 }
@@ -165,8 +169,19 @@ impl Membership {
             };
             if inner.state.voters().any(|voter| voter == *number) {
                 let ours = &inner.opener;
+                let is_set_back = |found: &OpenerRecord| {
+                    let heard = inner.heard.get(number);
+                    found.group_uuid == self.uuid
+                        && heard
+                            .is_some_and(|heard| (found.sequence, found.heartbeats_count) < *heard)
+                };
                 match &look.opener {
                     _ if look.newer_opener.is_some() => {}
+                    Some(found) if is_set_back(found) => note(
+                        "opener record",
+                        "it is an older one than the disk had taken".to_owned(),
+                        FaultOutcome::SetBack,
+                    ),
                     None => note(
                         "opener record",
                         "it is damaged".to_owned(),
@@ -185,8 +200,11 @@ impl Membership {
                 SlotFound::Newer(_) => {}
                 SlotFound::State(state) => note(
                     "group state",
-                    format!("it is an older one, of epoch {}", state.epoch),
-                    FaultOutcome::Repairable,
+                    format!(
+                        "it is of epoch {}, and the disk had taken that of epoch {}",
+                        state.epoch, member.held_epoch
+                    ),
+                    FaultOutcome::SetBack,
                 ),
                 SlotFound::Blank => note(
                     "group state",

@@ -52,7 +52,7 @@ impl Daemon {
         group.probe_slow_disks();
         group.return_answering()?;
         if far {
-            group.mend_structures();
+            group.mend_structures()?;
         }
         Ok(())
     }

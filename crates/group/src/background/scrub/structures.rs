@@ -104,6 +104,14 @@ impl Group {
                 EventKind::DamageFound,
                 format!("{about}; it was left as it is: look at who else uses the disk"),
             ),
+            FaultOutcome::SetBack => (
+                FindingKind::CopiesDiffer,
+                EventKind::DamageFound,
+                format!(
+                    "{about}; the disk was set back to an older image: it goes offline where the \
+                     group can do without it"
+                ),
+            ),
             FaultOutcome::Failed(why) => (
                 FindingKind::Repairable,
                 EventKind::DamageFound,

@@ -1,0 +1,93 @@
+//! Disks that are put back to an older image while they serve.
+
+use std::collections::BTreeMap;
+
+use spindle_base::{DiskNumber, Redundancy};
+use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_format::Lost;
+
+use super::{make, online, open};
+use crate::event::EventKind;
+use crate::quorum::{FaultOutcome, Membership};
+
+/// Labels, openers and group states lie in it.
+const HEAD_BYTES: usize = 1 << 20;
+
+fn image(disks: &SimulatedDisks, slot: u16) -> Vec<u8> {
+    disks.bytes(DiskSlot(slot), 0, HEAD_BYTES)
+}
+
+/// One look at the structures, and what follows from it.
+fn look(membership: &Membership) -> Vec<FaultOutcome> {
+    let faults = membership.verify_structures(true);
+    let shown: BTreeMap<DiskNumber, String> = (faults.iter())
+        .filter(|fault| fault.outcome == FaultOutcome::SetBack)
+        .map(|fault| (fault.disk, fault.why.clone()))
+        .collect();
+    membership.give_up_set_back(shown).unwrap();
+    faults.into_iter().map(|fault| fault.outcome).collect()
+}
+
+/// What was told of disks that were set back.
+fn told(membership: &Membership) -> Vec<EventKind> {
+    (membership.take_events().into_iter())
+        .filter(|event| event.message.contains("set back"))
+        .map(|event| event.kind)
+        .collect()
+}
+
+#[test]
+fn a_disk_that_is_set_back_while_it_serves_goes_offline_and_has_lost_everything() {
+    let older_states = |membership: &Membership| membership.change_state(|_| {}).unwrap();
+    let older_marks = |membership: &Membership| membership.heartbeat(2001).unwrap();
+    let changes: [&dyn Fn(&Membership); 2] = [&older_states, &older_marks];
+    for change in changes {
+        let disks = make("abc", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        let older = image(&disks, 1);
+        // Two, so that both slots of the state are older.
+        change(&membership);
+        change(&membership);
+        assert_eq!(look(&membership), []);
+        disks.overwrite(DiskSlot(1), 0, &older);
+        assert!(look(&membership).contains(&FaultOutcome::SetBack));
+        assert_eq!(online(&membership), [0, 2]);
+        assert_eq!(told(&membership), [EventKind::DiskOffline]);
+        let state = membership.state();
+        assert_eq!(state.disk(DiskNumber(1)).unwrap().lost, Lost::EVERYTHING);
+        let refused = (membership.judge_return(&[DiskSlot(1)], &|_| None)).unwrap_err();
+        assert!(refused.message.contains("set back"), "{refused}");
+        assert_eq!(look(&membership), []);
+    }
+}
+
+#[test]
+fn a_disk_that_is_set_back_goes_when_the_others_can_do_without_it_and_is_not_forgotten() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.change_state(|_| {}).unwrap();
+    let newest = image(&disks, 2);
+    let older = image(&disks, 1);
+    membership.take_offline(&[DiskNumber(2)], "test").unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    assert_eq!(look(&membership), [FaultOutcome::SetBack]);
+    assert_eq!(online(&membership), [0, 1]);
+    assert_eq!(told(&membership), [EventKind::DamageFound]);
+    // The next state and the next mark cover what showed it.
+    membership.change_state(|_| {}).unwrap();
+    membership.heartbeat(2001).unwrap();
+    assert_eq!(look(&membership), []);
+    assert_eq!(told(&membership), []);
+    disks.overwrite(DiskSlot(2), 0, &newest);
+    let returning = (membership.judge_return(&[DiskSlot(2)], &|_| None)).unwrap();
+    assert_eq!(
+        membership.return_disks(&returning).unwrap(),
+        [DiskNumber(2)]
+    );
+    assert_eq!(look(&membership), []);
+    assert_eq!(online(&membership), [0, 1, 2], "one lacks something yet");
+    membership.caught_up(DiskNumber(2));
+    assert_eq!(look(&membership), []);
+    assert_eq!(online(&membership), [0, 2]);
+    assert_eq!(told(&membership), [EventKind::DiskOffline]);
+}
