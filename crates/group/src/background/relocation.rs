@@ -387,6 +387,15 @@ impl Group {
                 let apply = &mut |edit| self.catalog.apply(edit);
                 self.dirty.missed_by(file, &lacking, &[moved.to], apply);
             }
+            let extent = map.extent(moved.index);
+            let others_count = extent.map_or(0, |extent| {
+                extent.present().filter(|copy| *copy != moved.from).count()
+            });
+            if others_count + 1 < map.wanted() {
+                // Before the disk has it: from then on it is not to be done without.
+                self.membership
+                    .note_short(std::iter::once((moved.to, others_count + 1)));
+            }
             map.set_copy(moved.index, number, copy);
             self.note_dirty_map(file, &map);
             if moved.from.is_present() {

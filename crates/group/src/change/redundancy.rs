@@ -22,6 +22,7 @@ use crate::background::Group;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::{Event, EventKind};
+use crate::io::allocate::note_missing_copies;
 
 /// The attribute that holds the redundancy which the group is to have.
 const WANTED_KEY: &[u8] = b"redundancy";
@@ -216,6 +217,9 @@ impl Group {
                 self.apply(&change, edit);
                 *self.wanted_redundancy.lock() = Some(redundancy);
             }
+        }
+        for (file, _) in changes {
+            note_missing_copies(&self.membership, file);
         }
         let with_surplus = changes
             .iter()

@@ -129,10 +129,10 @@ impl Core {
             };
             let at = copy.start_bytes() + inside_bytes;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
-            // The last one that can be read is waited for: who judges of its disk knows of no bad places
-            // of others. Of those that did not answer he does, and they may answer again.
+            // The last one that can be read is waited for beside bad places, of which who judges of its
+            // disk does not know. Of those that did not answer he does, and they may answer again.
             let is_last = self.disks.choose(extent, avoid | 1 << number).is_none();
-            batch[0].is_patient = is_last && !bad.iter().any(|(_, error)| is_unanswered(error));
+            batch[0].is_patient = is_last && bad.iter().any(|(_, error)| !is_unanswered(error));
             self.disks.read(&mut batch);
             let [request] = batch;
             let Err(error) = request.result else {

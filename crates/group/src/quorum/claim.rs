@@ -44,7 +44,7 @@ use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::cut_off::CutOff;
 use crate::quorum::look::{DiskLook, SlotFound, look};
-use crate::quorum::open::oldest_shown;
+use crate::quorum::open::{check_nobody_is_missing, oldest_shown};
 use crate::quorum::ownership::taken_by;
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::{Inner, Membership, refused, set_back, whole_blocks};
@@ -71,6 +71,8 @@ pub(super) struct Findings<'a> {
     pub(super) missing: BTreeSet<DiskNumber>,
     pub(super) set_back: &'a BTreeSet<DiskNumber>,
     pub(super) cut_off: &'a [CutOff],
+    /// The process before was killed, and the missing may hang with its requests.
+    pub(super) former_lingers: bool,
 }
 
 /// The first mark of an opening.
@@ -136,10 +138,14 @@ impl Membership {
             mut missing,
             set_back,
             cut_off,
+            former_lingers,
         } = findings;
         let mut inner = self.inner.lock();
         let lacking = lacking(members, &inner.state);
         let unflushed = self.flush_and_note();
+        if former_lingers && quorum != Quorum::Forced && self.may_have_dropped(&unflushed) {
+            check_nobody_is_missing(&inner.state.group_name, &missing)?;
+        }
         for number in &unflushed {
             if let (Some(member), Some((look, _))) =
                 (inner.members.get_mut(number), members.get(number))
@@ -185,6 +191,18 @@ impl Membership {
         }
         self.own_record(&inner);
         Ok(())
+    }
+
+    /// Whether a disk that is here may have dropped what the process before had written and no flush
+    /// covered: it failed the first one, or was away for a moment.
+    fn may_have_dropped(&self, unflushed: &[DiskNumber]) -> bool {
+        let journal = self.failed_flushes().journal();
+        let is_another = |(disk, appearance): (DiskNumber, Option<u64>)| {
+            appearance.is_some_and(|appearance| {
+                journal.is_some_and(|journal| journal.served_another(disk, appearance))
+            })
+        };
+        !unflushed.is_empty() || self.appearances().any(is_another)
     }
 
     /// Makes the two marks and looks after each; gives the disks that could not take them.

@@ -62,8 +62,8 @@ struct Watch {
     by_slot: BTreeMap<DiskSlot, DiskNumber>,
     /// Disks that came back, as long as they may lack what others have.
     catching_up: BTreeSet<DiskNumber>,
-    /// Failure groups that have extents with fewer copies than the group's redundancy asks for, until
-    /// all are made: how many the fewest have.
+    /// Failure groups that have extents with fewer copies than their files ask for, until all are made:
+    /// how many the fewest have. By the group's redundancy that may be enough.
     short: BTreeMap<u16, usize>,
     /// How often one was noted.
     short_count: u64,
@@ -208,6 +208,19 @@ impl Watch {
         });
     }
 
+    /// An extent with a copy in the failure group has so many, fewer than its file asks for: be it enough
+    /// by the redundancy that the group has, which may be raised before the others are made.
+    fn note_short(&mut self, failure_group: u16, copies_count: usize) {
+        let fewest = self.short.entry(failure_group).or_insert(copies_count);
+        *fewest = copies_count.min(*fewest);
+        self.short_count += 1;
+    }
+
+    /// Whether an extent has fewer copies than the group's redundancy asks for.
+    fn is_short(&self) -> bool {
+        self.short.values().any(|fewest| *fewest < self.copies)
+    }
+
     fn serves(&self, disk: DiskNumber) -> bool {
         self.disks.get(&disk).is_some_and(|seen| seen.serves)
     }
@@ -275,7 +288,7 @@ impl Hanging {
     /// only where nobody else lacks anything.
     fn note_equality(&self, watch: &Watch) {
         if let Some(journal) = self.journal.get() {
-            let is_equal = watch.catching_up.is_empty() && watch.short.is_empty();
+            let is_equal = watch.catching_up.is_empty() && !watch.is_short();
             journal.note_all_is_equal(is_equal);
         }
     }
@@ -459,11 +472,8 @@ impl Membership {
     pub(crate) fn note_short(&self, fewest: impl Iterator<Item = (DiskNumber, usize)>) {
         let mut watch = self.hanging.watch.lock();
         for (disk, copies_count) in fewest {
-            let group = watch.disks.get(&disk).map(|seen| seen.failure_group);
-            if let Some(group) = group.filter(|_| copies_count < watch.copies) {
-                let fewest = watch.short.entry(group).or_insert(copies_count);
-                *fewest = copies_count.min(*fewest);
-                watch.short_count += 1;
+            if let Some(group) = watch.disks.get(&disk).map(|seen| seen.failure_group) {
+                watch.note_short(group, copies_count);
             }
         }
         self.hanging.note_equality(&watch);
@@ -476,7 +486,7 @@ impl Membership {
 
     /// Whether extents may have fewer copies than they should.
     pub(crate) fn is_short(&self) -> bool {
-        !self.hanging.watch.lock().short.is_empty()
+        self.hanging.watch.lock().is_short()
     }
 
     /// All copies were made that were missing by then.
@@ -585,6 +595,12 @@ mod tests {
                 "{fewest} of {copies}"
             );
         }
+        // What is enough today is too little once the group has the higher redundancy.
+        let hanging = hanging(2, &[0, 1, 2]);
+        hanging.watch.lock().note_short(0, 2);
+        assert!(!hanging.watch.lock().is_short());
+        hanging.watch.lock().copies = 3;
+        assert!(hanging.watch.lock().is_short());
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Membership {
         let missing = missing(state, &members);
         if !opener.force {
             if attendance.former_lingers && known.is_none() {
-                check_nobody_is_missing(found, &missing)?;
+                check_nobody_is_missing(name, &missing)?;
             }
             check_missing(found, state, &missing, &cut_off).map_err(with_left_out)?;
         }
@@ -132,6 +132,7 @@ impl Membership {
             missing,
             set_back: &set_back,
             cut_off: &cut_off,
+            former_lingers: attendance.former_lingers,
         };
         (membership.claim(findings, Quorum::of(opener)))
             .inspect_err(|error| left_alone(&membership, error, attendance.waited))?;
@@ -739,8 +740,8 @@ fn whereabouts(record: &OpenerRecord, opener: &Opener) -> Whereabouts {
 
 /// Refuses to leave out a disk that may hang with requests of a killed process, where another one lacks
 /// something: nobody else may have that.
-fn check_nobody_is_missing(
-    found: &GroupFound<'_>,
+pub(super) fn check_nobody_is_missing(
+    name: &GroupName,
     missing: &BTreeSet<DiskNumber>,
 ) -> Result<(), GroupError> {
     if missing.is_empty() {
@@ -752,7 +753,7 @@ fn check_nobody_is_missing(
         format!(
             "{disks} of group {} may hang with requests of the process that was killed, and others \
              may lack what only {them} can give",
-            found.name
+            name
         ),
     ))
 }

@@ -747,6 +747,30 @@ fn a_copy_that_is_missing_is_made_but_for_a_block_that_cannot_be_read() {
 }
 
 #[test]
+fn an_extent_that_waits_for_its_second_copy_is_not_done_without_wherever_it_lies() {
+    let scene = Scene::new(8, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(8, 4096)).unwrap();
+    group.sync().unwrap();
+    let wanted = [(file.id, Redundancy::Normal)];
+    assert_eq!(group.convert_files(&wanted).unwrap(), 1);
+    let (_, _, moved) = move_of(&file, 0);
+    let goes = |disk| {
+        let goes = group.membership.take_offline_if_borne(&[disk], "test");
+        // Else it counts as lacking from then on.
+        group.membership.caught_up(disk);
+        goes.unwrap()
+    };
+    assert!(!goes(moved.from.disk()));
+    assert_eq!(last_step(&group, &moved), Step::Finished);
+    assert!(!goes(moved.to));
+    resync(&group);
+    assert!(goes(moved.to));
+    assert!(read(&group, &file, 0, 4096) == pattern(8, 4096));
+}
+
+#[test]
 fn a_disk_that_is_dropped_is_emptied_of_a_copy_that_lacks_what_cannot_be_read() {
     let scene = Scene::new(11, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
     let group = scene.open();

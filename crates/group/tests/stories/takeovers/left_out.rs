@@ -115,6 +115,34 @@ fn half_of_a_mirror_that_lacks_something_does_not_go_on_for_the_half_that_hangs(
     assert!(read(&group, &file, 0, 1 << 20) == pattern(2, 1 << 20));
 }
 
+/// What no flush had covered is on the half that hangs alone, where the other one dropped it.
+#[test]
+fn half_of_a_mirror_that_may_have_dropped_something_does_not_go_on_for_the_half_that_hangs() {
+    let blinks = |scene: &Scene| {
+        scene.disks.vanish(DiskSlot(0));
+        scene.disks.bring_back(DiskSlot(0));
+    };
+    let fails_a_flush = |scene: &Scene| scene.disks.drop_at_flushes(DiskSlot(0), 1);
+    let troubles: [&dyn Fn(&Scene); 2] = [&blinks, &fails_a_flush];
+    for (seed, trouble) in (55..).zip(troubles) {
+        let scene = Scene::mirrored(seed);
+        let journal = KeptJournal::create().unwrap();
+        let group = open_kept(&scene, &journal);
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+        group.sync().unwrap();
+        group.write(&file, 0, &pattern(2, 1 << 20)).unwrap();
+        std::mem::forget((group, file));
+        trouble(&scene);
+        let refused = take_over_half(&scene, &journal).map(drop).unwrap_err();
+        assert_eq!(refused.kind, GroupErrorKind::NotEnough, "{refused}");
+        let group = open_kept(&scene, &journal);
+        let file = group.file(FileId(10)).unwrap();
+        assert!(read(&group, &file, 0, 1 << 20) == pattern(2, 1 << 20));
+        group.sync_file(&file, true).unwrap();
+    }
+}
+
 #[test]
 fn half_of_a_mirror_at_rest_or_of_another_journal_does_not_go_on() {
     let scene = Scene::mirrored(54);
