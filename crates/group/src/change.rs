@@ -82,7 +82,7 @@ impl Group {
             .concern_disks_away()
             .then(|| self.returning.lock(&one));
         self.check_fence()?;
-        let judged = self.judge_changes(changes)?;
+        let judged = self.judge_whole_change(changes)?;
         self.end_shrinking(&judged)?;
         (self.membership.label_joining(&judged.joining))
             .inspect_err(|_| self.restore_ends(&judged))?;
@@ -104,6 +104,9 @@ impl Group {
             sizes_aus: judged.final_sizes(&self.space),
         };
         if let Err(error) = self.change_standings(&judged, &standings, &one) {
+            if self.membership.check().is_ok() {
+                self.membership.unlabel(&judged.joining);
+            }
             self.unrecord_disks(&judged);
             self.restore_ends(&judged);
             return Err(error);
@@ -142,7 +145,7 @@ impl Group {
     /// As [`Group::change_disks`].
     pub fn judge_disk_changes(&self, changes: &DiskChanges) -> Result<(), GroupError> {
         self.check_fence()?;
-        self.judge_changes(changes).map(drop)
+        self.judge_whole_change(changes).map(drop)
     }
 
     /// Adds disks; their numbers. The rebalance fills them.

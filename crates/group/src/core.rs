@@ -283,6 +283,24 @@ impl Core {
         (total_aus / 128).clamp(u64::from(total_aus > 32), 64)
     }
 
+    /// AUs of a disk of so many that files may have: neither its first, nor the catalog's, nor those
+    /// that are kept for it.
+    pub(crate) fn file_aus(total_aus: u64, catalog_aus: u64) -> u64 {
+        total_aus.saturating_sub(1 + catalog_aus + Self::reserve_of(total_aus))
+    }
+
+    /// AUs that the catalog has on each disk at the moment.
+    pub(crate) fn catalog_aus(&self) -> impl Fn(DiskNumber) -> u64 {
+        let replicas = self.membership.catalog_runs();
+        move |disk| {
+            (replicas.iter())
+                .filter(|replica| replica.disk == disk)
+                .flat_map(|replica| &replica.runs)
+                .map(|run| u64::from(run.aus))
+                .sum()
+        }
+    }
+
     /// No region is recorded as dirty from now on, until the group is opened anew: after an
     /// unclean stop copies may differ and nobody knows. It is for measuring what the record costs
     /// and for nothing else; no command and no setting leads here.

@@ -20,6 +20,7 @@ use crate::background::planner::{FileEntry, Goal, Maps, Move, Plan, PlanDisk, Ro
 use crate::background::power::Power;
 use crate::background::relocation::{Refusal, Relocation, Step};
 use crate::background::{BackgroundPass, Ended, PassStep};
+use crate::core::Core;
 use crate::error::GroupError;
 use crate::event::{Event, EventKind};
 use crate::levels;
@@ -495,7 +496,7 @@ impl Group {
     pub(crate) fn plan_disks(&self) -> Vec<PlanDisk> {
         let members = self.membership.members();
         let au_blocks = self.membership.au_size().blocks();
-        let runs = self.membership.catalog_runs();
+        let catalog_aus = self.catalog_aus();
         let mut tails = Vec::new();
         let mut disks: Vec<PlanDisk> = (self.disks.iter().filter(|disk| disk.holds_data))
             .map(|disk| {
@@ -509,17 +510,12 @@ impl Group {
                     _ => Role::Stays,
                 };
                 let total_aus = disk.total_bytes() / self.membership.au_size().bytes();
-                let catalog_aus: u64 = (runs.iter())
-                    .filter(|replica| replica.disk == disk.number)
-                    .flat_map(|replica| &replica.runs)
-                    .map(|run| u64::from(run.aus))
-                    .sum();
-                let kept_aus = 1 + catalog_aus + self.reserve_aus(disk.number);
+                let file_aus = Core::file_aus(total_aus, catalog_aus(disk.number));
                 let plan_disk = PlanDisk {
                     number: disk.number,
                     failure_group: disk.group_index,
                     weight_blocks: total_aus.saturating_sub(1).max(1) * au_blocks,
-                    capacity_blocks: total_aus.saturating_sub(kept_aus) * au_blocks,
+                    capacity_blocks: file_aus * au_blocks,
                     role,
                     begin_block: 0,
                 };

@@ -15,6 +15,7 @@ use crate::background::{Goal, PlanDisk, Role};
 use crate::change::judgement::Judged;
 use crate::change::{DiskChanges, Standings};
 use crate::change::{DiskThen, Estimate, Flows, Foreseen, PlannedChange, foresee, stuck_blocks};
+use crate::core::Core;
 use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
 use crate::error::GroupError;
 
@@ -68,7 +69,7 @@ impl Group {
     }
 
     /// Refuses all that [`Group::change_disks`] refuses before it writes anything.
-    fn judge_whole_change(&self, changes: &DiskChanges) -> Result<Judged, GroupError> {
+    pub(crate) fn judge_whole_change(&self, changes: &DiskChanges) -> Result<Judged, GroupError> {
         let judged = self.judge_changes(changes)?;
         self.membership.judge_standings(&Standings {
             joining: judged.joining.clone(),
@@ -137,7 +138,6 @@ impl Group {
         for (place, joining) in judged.joining.iter().enumerate() {
             let size_aus = u64::from(joining.size_aus);
             let data_blocks = size_aus.saturating_sub(1) * au_blocks;
-            let kept_aus = 1 + crate::core::Core::reserve_of(size_aus);
             disks.push(DiskThen {
                 number: joining.number,
                 name: joining.disk.name.clone(),
@@ -152,7 +152,7 @@ impl Group {
                 number: joining.number,
                 failure_group: joining.failure_group,
                 weight_blocks: data_blocks.max(au_blocks),
-                capacity_blocks: size_aus.saturating_sub(kept_aus) * au_blocks,
+                capacity_blocks: Core::file_aus(size_aus, 0) * au_blocks,
                 role: Role::Shares,
                 begin_block: 0,
             };
@@ -173,13 +173,11 @@ impl Group {
             disk.total_blocks = size_aus * au_blocks;
         }
         plan_disks.retain(|disk| disk.number != number || disk.begin_block == 0);
-        let catalog_aus = self.catalog_blocks(number) / au_blocks;
-        let kept_aus = 1 + catalog_aus + crate::core::Core::reserve_of(size_aus);
         let Some(disk) = plan_disks.iter_mut().find(|disk| disk.number == number) else {
             return;
         };
         disk.weight_blocks = size_aus.saturating_sub(1).max(1) * au_blocks;
-        disk.capacity_blocks = size_aus.saturating_sub(kept_aus) * au_blocks;
+        disk.capacity_blocks = Core::file_aus(size_aus, self.catalog_aus()(number)) * au_blocks;
         if self.space.is_used_behind(number, size_aus * au_blocks) {
             let tail = PlanDisk {
                 weight_blocks: 0,

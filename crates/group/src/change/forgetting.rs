@@ -51,7 +51,7 @@ impl Group {
                 self.restore_end(disk);
                 continue;
             }
-            if self.catalog_blocks(disk) > 0
+            if self.catalog_aus()(disk) > 0
                 && let Err(why) = self.clear_replica(disk)
             {
                 self.keep_fence(self.membership.check())?;
@@ -105,15 +105,6 @@ impl Group {
         }
     }
 
-    pub(crate) fn catalog_blocks(&self, disk: DiskNumber) -> u64 {
-        let aus: u64 = (self.membership.catalog_runs().iter())
-            .filter(|replica| replica.disk == disk)
-            .flat_map(|replica| &replica.runs)
-            .map(|run| u64::from(run.aus))
-            .sum();
-        aus * self.membership.au_size().blocks()
-    }
-
     /// Blocks of the disk that extents take, or took until a batch that is not durable yet.
     fn extent_blocks(&self, disk: DiskNumber) -> u64 {
         let bad: u64 = (self.bad_runs.all().iter())
@@ -121,7 +112,8 @@ impl Group {
             .map(|run| 1_u64 << run.class)
             .sum();
         let used = self.space.used_blocks(disk);
-        used.saturating_sub(self.catalog_blocks(disk) + bad)
+        let catalog = self.catalog_aus()(disk) * self.membership.au_size().blocks();
+        used.saturating_sub(catalog + bad)
     }
 
     fn holds_only_quarantine(&self, disk: DiskNumber) -> bool {

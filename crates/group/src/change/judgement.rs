@@ -13,6 +13,7 @@ use spindle_format::{DiskStatus, Replica, resized_aus, usable_aus};
 
 use crate::background::Group;
 use crate::change::{DiskChanges, refusal};
+use crate::core::Core;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
@@ -466,7 +467,7 @@ impl Group {
     /// What each failure group can hold when the change is made.
     fn rooms_after(&self, judged: &Judged) -> BTreeMap<u16, Room> {
         let au_blocks = self.membership.au_size().blocks();
-        let catalog = self.membership.catalog_runs();
+        let catalog_aus = self.catalog_aus();
         let mut rooms: BTreeMap<u16, Room> = BTreeMap::new();
         for disk in self.disks.iter().filter(|disk| disk.holds_data) {
             let before = self.membership.status(disk.number);
@@ -481,14 +482,8 @@ impl Group {
                         disk.total_bytes() / au_blocks / BLOCK_SIZE_BYTES,
                         |(_, aus)| u64::from(*aus),
                     );
-                let catalog_aus: u64 = (catalog.iter())
-                    .filter(|replica| replica.disk == disk.number)
-                    .flat_map(|replica| &replica.runs)
-                    .map(|run| u64::from(run.aus))
-                    .sum();
-                let kept_aus = 1 + catalog_aus + self.reserve_aus(disk.number);
                 room.receives = true;
-                room.blocks += total_aus.saturating_sub(kept_aus) * au_blocks;
+                room.blocks += Core::file_aus(total_aus, catalog_aus(disk.number)) * au_blocks;
             } else if after == Some(DiskStatus::Offline) {
                 // It keeps what it holds until it returns.
                 room.blocks += self.space.used_blocks(disk.number);
@@ -497,7 +492,7 @@ impl Group {
         for joining in &judged.joining {
             let room = rooms.entry(joining.failure_group).or_default();
             room.receives = true;
-            room.blocks += u64::from(joining.size_aus).saturating_sub(2) * au_blocks;
+            room.blocks += Core::file_aus(u64::from(joining.size_aus), 0) * au_blocks;
         }
         rooms
     }
@@ -555,4 +550,41 @@ struct Room {
 
 fn key(name: &FailureGroupName) -> String {
     name.as_str().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Judged;
+    use crate::Group;
+    use crate::change::DiskChanges;
+    use crate::scene::{Scene, spare};
+    use spindle_base::{DiskNumber, Redundancy};
+
+    #[test]
+    fn what_a_change_is_judged_to_leave_room_for_is_what_the_planner_finds_room_for() {
+        let scene = Scene::new(70, Redundancy::External, &[(0, 700)]);
+        let group = scene.open();
+        let judged_and_made = |changes: &DiskChanges| {
+            let judged = group.judge_changes(changes).unwrap();
+            let rooms = |group: &Group, judged: &Judged| -> u64 {
+                let rooms = group.rooms_after(judged);
+                rooms.values().map(|room| room.blocks).sum()
+            };
+            let foreseen = rooms(&group, &judged);
+            group.change_disks(changes).unwrap();
+            assert_eq!(foreseen, rooms(&group, &Judged::default()));
+            let planned: u64 = (group.plan_disks().iter())
+                .map(|disk| disk.capacity_blocks)
+                .sum();
+            assert_eq!(foreseen, planned);
+        };
+        judged_and_made(&DiskChanges {
+            add: vec![spare(&scene.disks, 1, 600)],
+            ..DiskChanges::default()
+        });
+        judged_and_made(&DiskChanges {
+            resize: vec![(DiskNumber(1), 300 << 20)],
+            ..DiskChanges::default()
+        });
+    }
 }

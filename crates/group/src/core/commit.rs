@@ -597,7 +597,7 @@ impl Core {
 
     /// Why the group had to stop.
     pub(crate) fn stopped_for(&self) -> Option<String> {
-        self.fence.lock().as_ref().map(GroupError::report)
+        self.check_fence().err().map(|error| error.report())
     }
 
     /// Whether something waits to be committed.

@@ -22,6 +22,18 @@ struct Record {
     ticket: u64,
     /// Blocks of the extent `[from, to)`, in the order they were written.
     noted: Vec<(u64, u64)>,
+    /// How many there may be before they are joined: twice as many as could not be joined last time.
+    room: usize,
+}
+
+impl Record {
+    fn note(&mut self, from: u64, to: u64) {
+        self.noted.push((from, to));
+        if self.noted.len() > self.room {
+            self.noted = joined(std::mem::take(&mut self.noted));
+            self.room = RANGES_MOST.max(2 * self.noted.len());
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +68,14 @@ impl Moving {
         let ticket = records.next_ticket;
         records.next_ticket += 1;
         let noted = Vec::new();
-        records.by_extent.insert(index, Record { ticket, noted });
+        records.by_extent.insert(
+            index,
+            Record {
+                ticket,
+                noted,
+                room: RANGES_MOST,
+            },
+        );
         self.count.fetch_add(1, Ordering::AcqRel);
         Some(ticket)
     }
@@ -65,10 +84,7 @@ impl Moving {
     pub fn note(&self, index: u32, from: u64, to: u64) {
         let mut records = self.records.lock();
         if let Some(record) = records.by_extent.get_mut(&index) {
-            record.noted.push((from, to));
-            if record.noted.len() > RANGES_MOST {
-                record.noted = joined(std::mem::take(&mut record.noted));
-            }
+            record.note(from, to);
         }
     }
 
@@ -76,7 +92,7 @@ impl Moving {
     /// costs no more than copying a little twice.
     pub fn note_everywhere(&self, from: u64, to: u64) {
         for record in self.records.lock().by_extent.values_mut() {
-            record.noted.push((from, to));
+            record.note(from, to);
         }
     }
 
