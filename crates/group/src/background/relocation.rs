@@ -471,7 +471,7 @@ impl Group {
             self.dirty.is_stale(file, from.disk(), at, at + 1)
         };
         relocation.lacking.len() < LACKING_MOST
-            && (!from.is_present() || self.is_given_up(from.disk()) || is_stale())
+            && (!from.is_present() || self.is_absent(from.disk()) || is_stale())
     }
 
     /// The file blocks of the extent that the new copy lacks, and the others.

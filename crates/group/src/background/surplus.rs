@@ -364,7 +364,7 @@ impl Group {
             .map(|copy| {
                 let disk = self.disks.get(copy.disk());
                 let rank = match disk {
-                    _ if self.is_given_up(copy.disk()) => 4,
+                    _ if self.is_absent(copy.disk()) => 4,
                     _ if self.dirty.is_stale(file, copy.disk(), first, end) => 3,
                     _ if self.disks.slot_of(copy).is_none() => 2,
                     _ if !self.has_regions(file, copy, (first, end)) => 1,
@@ -387,7 +387,7 @@ impl Group {
             return true;
         };
         let counts = |copy: &ExtentCopy| {
-            copy.is_present() && kept.contains(copy) && !self.is_given_up(copy.disk())
+            copy.is_present() && kept.contains(copy) && !self.is_absent(copy.disk())
         };
         let (first, end) = map.schedule().envelope(index);
         let mut look = self.dirty.look(file);
@@ -410,7 +410,8 @@ impl Group {
         walk.is_ok()
     }
 
-    pub(crate) fn is_given_up(&self, disk: DiskNumber) -> bool {
+    /// Whether what the disk holds is read never again.
+    pub(crate) fn is_absent(&self, disk: DiskNumber) -> bool {
         matches!(
             self.membership.status(disk),
             None | Some(DiskStatus::Absent)

@@ -1,6 +1,6 @@
 //! Dirty regions: where copies may differ after an unclean stop, and what is stale on which disk.
 //!
-//! A region is 64 MiB of one mirrored file. Invariants:
+//! A region is 64 MiB of a mirrored file, or of one that was mirrored. Invariants:
 //! - Before a write that overwrites initialised blocks reaches any disk, its region's row is open
 //!   and durable. After an unclean stop only regions with an open row are compared; all disks that
 //!   are offline count as stale in the whole region then, and those that it names in the blocks that
@@ -17,8 +17,9 @@
 //!   there: nothing is staler than those.
 //! - Blocks are taken off a disk's list only by a write or a copy that reached the disk in the
 //!   incarnation that it has now, and relied on no disk that has gone since, else what the disk
-//!   lost again would be forgotten; or where they came onto it for the sake of a write alone that
-//!   never went out. The row follows later: until then a crash leaves only more to
+//!   lost again would be forgotten; where they came onto it for the sake of a write alone that
+//!   never went out; or where no other copy has them ([`DirtyRegions::keep_only_copy`],
+//!   [`DirtyRegions::keep_least_stale`]), or the disk does not come back. The row follows later: until then a crash leaves only more to
 //!   be copied.
 //! - An open row ceases to name a disk that has everything again, so that after a crash its copy
 //!   counts as any other, however busy the region is.
@@ -549,8 +550,9 @@ impl DirtyRegions {
         }
     }
 
-    /// The disks have the only copy of these blocks, so that nothing is staler than theirs.
-    pub fn has_only_copy(&self, file: FileId, (first, end): (u64, u64), disk: DiskNumber) {
+    /// The disk has the only copy of these blocks: whatever it lacks there nobody has, so that they are not
+    /// stale there from now on.
+    pub fn keep_only_copy(&self, file: FileId, (first, end): (u64, u64), disk: DiskNumber) {
         let mut state = self.state.lock();
         for (number, first, end) in parts(first, end) {
             if let Some(region) = state.regions.get_mut(&(file, number)) {

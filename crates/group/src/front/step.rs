@@ -45,7 +45,7 @@ impl Group {
 
     /// Takes disks offline that did not answer in time to somebody who could do without.
     fn take_silent_offline(&self) -> Result<(), GroupError> {
-        let silent = self.membership.given_up();
+        let silent = self.membership.take_silent();
         if silent.is_empty() {
             return Ok(());
         }

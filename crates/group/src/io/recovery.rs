@@ -164,7 +164,7 @@ impl Core {
                 Ok(())
             });
             for (blocks, disk) in only {
-                self.dirty.has_only_copy(region.file, blocks, disk);
+                self.dirty.keep_only_copy(region.file, blocks, disk);
             }
         }
     }

@@ -383,8 +383,9 @@ impl Membership {
         self.disks.run(batch);
     }
 
-    /// Disks that were given up and still serve by the group state: to be taken offline.
-    pub(crate) fn given_up(&self) -> Vec<DiskNumber> {
+    /// Disks that were given up since the last call and still serve by the group state: to be taken
+    /// offline. Who is waited for is told.
+    pub(crate) fn take_silent(&self) -> Vec<DiskNumber> {
         if !self.hanging.is_news.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }

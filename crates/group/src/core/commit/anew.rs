@@ -153,7 +153,7 @@ impl Core {
     }
 
     /// Disks that do not come back: what they hold counts for nothing.
-    fn given_up(&self) -> SmallVec<[DiskNumber; 2]> {
+    fn not_coming_back(&self) -> SmallVec<[DiskNumber; 2]> {
         let is_given_up = |disk: &DiskNumber| {
             !self.disks.is_online(*disk)
                 && self.membership.status(*disk) != Some(DiskStatus::Offline)
@@ -169,7 +169,7 @@ impl Core {
         if copied.is_empty() {
             return;
         }
-        let given_up = self.given_up();
+        let given_up = self.not_coming_back();
         let lacking = |extent: &Extent, stale| match fresh_beside(extent, stale, disk, &given_up) {
             Some(true) => SmallVec::from_slice(&[disk]),
             Some(false) | None => SmallVec::new(),
@@ -189,7 +189,7 @@ impl Core {
         if copied.is_empty() {
             return;
         }
-        let given_up = self.given_up();
+        let given_up = self.not_coming_back();
         for (id, range) in copied {
             let Some(file) = self.file(id) else {
                 continue;

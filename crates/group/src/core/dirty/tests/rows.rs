@@ -53,8 +53,8 @@ fn an_open_row_lists_what_a_disk_lacks_unless_writes_are_announced_that_it_misse
     let (writer, _) = dirty.begin_write(&file, &blocks, true, &[AWAY], &mut applied.apply());
     dirty.end_write(file.id, &writer);
     assert_eq!(lists(&applied.newest()), [(5, 2), (9, 1), (30, 1)]);
-    dirty.has_only_copy(file.id, (20, 21), other);
-    dirty.has_only_copy(file.id, (30, 31), AWAY);
+    dirty.keep_only_copy(file.id, (20, 21), other);
+    dirty.keep_only_copy(file.id, (30, 31), AWAY);
     drop(dirty.begin_resync());
     // What it has got goes from the list.
     dirty.caught_up(&file, (5, 6), &[target(Life { disk: AWAY, ..LIFE })], &[]);
@@ -79,7 +79,7 @@ fn a_row_that_is_put_anew_by_a_round_is_put_again_by_the_next_write_that_a_disk_
     dirty.end_write(file.id, &writer);
     dirty.missed_by(&file, &[(100, 101)], &[other], &mut applied.apply());
     assert_eq!(applied.newest().stale.len(), 2);
-    dirty.has_only_copy(file.id, (100, 101), other);
+    dirty.keep_only_copy(file.id, (100, 101), other);
     let (edit, _) = round(&dirty);
     assert!(
         record(&edit).stale[0].runs.is_empty(),
@@ -137,7 +137,7 @@ fn a_row_ceases_to_say_what_it_came_to_say_for_a_place_that_was_written_again() 
     };
     dirty.missed_by(&file, &[(5, 7)], &[other], &mut applied.apply());
     assert_eq!(applied.newest().stale[0].disk, other);
-    dirty.has_only_copy(file.id, (5, 7), other);
+    dirty.keep_only_copy(file.id, (5, 7), other);
     let (edit, _) = round(&dirty);
     assert_eq!(record(&edit), open(&[AWAY]));
     applied.apply()(edit);

@@ -71,7 +71,7 @@ fn a_disk_that_goes_before_a_write_that_is_refused_has_not_missed_it() {
     assert_eq!(stale(), [1, 2, 5]);
     dirty.end_copy(file.id, &copy, target(LIFE));
     // It did not go out, so it was not written lately; and what an earlier outage took is noted.
-    dirty.has_only_copy(file.id, (0, 40), AWAY);
+    dirty.keep_only_copy(file.id, (0, 40), AWAY);
     goes(&mut applied, 8);
     assert_eq!(stale(), [1, 2]);
 }
