@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use spindle_base::{DiskName, DiskNumber, FileId, GroupName, Redundancy};
 use spindle_catalog::{Edit, Region, Sequence, Table};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, Operation, Request, SimulatedDisks, Work};
+use spindle_extent::map::Books;
 use spindle_format::{
     JOURNAL_BYTES, JOURNAL_PLACE, LABEL_PLACES, ParsedGroupState, STATE_PLACES, identities,
 };
@@ -649,4 +650,35 @@ fn a_sync_that_began_before_another_one_told_an_error_tells_it_too_and_the_next_
     group.sync_file_since(&other, false, before_other).unwrap();
     group.sync_file(&file, false).unwrap();
     group.sync().unwrap();
+}
+
+/// Somebody who looks at a map while its rows are sealed finds it dirty, or the number of the edit that has
+/// its rows: else a sync would wait for an older one.
+#[test]
+fn a_map_that_is_being_sealed_is_dirty_or_has_the_number_of_its_edit() {
+    let scene = Scene::new(1, Redundancy::External, &[(0, 4096)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.sync().unwrap();
+    for round in 0..100 {
+        group.allocate(&file, round << 24, 1 << 24).unwrap();
+        assert!(matches!(file.map.read().books(), Books::Open));
+        let seen: Vec<Sequence> = thread::scope(|scope| {
+            let commit = scope.spawn(|| group.sync().unwrap());
+            let mut seen = Vec::new();
+            while !commit.is_finished() {
+                if let Books::Sealed(sequence) = file.map.read().books() {
+                    seen.push(sequence);
+                }
+            }
+            seen
+        });
+        let Books::Sealed(last) = file.map.read().books() else {
+            panic!("nothing is dirty after the commit");
+        };
+        assert!(
+            seen.iter().all(|sequence| *sequence == last),
+            "round {round}"
+        );
+    }
 }
