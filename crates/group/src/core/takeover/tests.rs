@@ -1,30 +1,41 @@
 //! Takeovers of what a process left that was killed within a change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, KeptJournal, Table, file_key};
 use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory};
-use spindle_format::FileRecord;
+use spindle_format::{FileRecord, OPENER_BYTES, OPENER_PLACE};
 
-use crate::Group;
+use super::Unflushed;
+use crate::core::takeover;
 use crate::scene::{
     EXTERNAL, NORMAL, Scene, assert_copies_equal, create, opener, pattern, read, resync,
 };
+use crate::{Group, Moment};
 
 const LENGTH: usize = 64 << 10;
 /// The disk that goes.
 const DISK: DiskNumber = DiskNumber(1);
 
 fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
+    let group = take_over(scene, journal);
+    group.begin_journal().unwrap();
+    group
+}
+
+/// The same, not to its end: nothing of the journal is taken yet.
+fn take_over(scene: &Scene, journal: &KeptJournal) -> Group {
     let memory = journal.memory().descriptor().try_clone_to_owned().unwrap();
     let journal = KeptJournal::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
     let slots: Vec<DiskSlot> = (0..u16::try_from(scene.disks.disk_count()).unwrap())
         .map(DiskSlot)
         .collect();
-    let group = Group::open_kept(
+    Group::open_kept(
         Arc::clone(&scene.disks) as Arc<dyn Disks>,
         &slots,
         &scene.name,
@@ -32,9 +43,7 @@ fn open_kept(scene: &Scene, journal: &KeptJournal) -> Group {
         &|_| false,
         Some(Arc::new(journal)),
     )
-    .unwrap();
-    group.begin_journal().unwrap();
-    group
+    .unwrap()
 }
 
 #[test]
@@ -550,4 +559,148 @@ fn a_disk_that_goes_beside_a_write_lacks_it_where_the_other_copy_was_stale_until
     }
     resync(&group);
     assert_copies_equal(&scene, &group, &file, "with both back");
+}
+
+/// An extent was made while the other disk was away. That is back and lacks nothing of all others, and the
+/// second copy is not made yet.
+#[test]
+fn a_disk_that_alone_has_an_extent_serves_on_at_a_takeover_though_it_failed_a_flush() {
+    let scene = Scene::mirrored(15);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    group.take_offline(&[DISK], "it failed").unwrap();
+    let file = create(&group, 10, NORMAL);
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    group.sync().unwrap();
+    return_and_catch_up(&group);
+    assert_eq!(group.map(&file)[0].copies.iter().flatten().count(), 1);
+    std::mem::forget((group, file));
+    scene.disks.fail_flushes(DiskSlot(0), 1);
+    let group = open_kept(&scene, &journal);
+    assert!(group.membership.is_online(DiskNumber(0)), "it went");
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == data);
+    resync(&group);
+    assert_copies_equal(&scene, &group, &file, "with a second copy");
+    assert_eq!(group.map(&file)[0].copies.iter().flatten().count(), 2);
+}
+
+/// The journal alone has the extent when the process is killed.
+#[test]
+fn a_disk_that_alone_has_an_extent_which_a_takeover_brought_in_is_not_given_up() {
+    let scene = Scene::mirrored(16);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    group.take_offline(&[DISK], "it failed").unwrap();
+    group.note_away();
+    let file = create(&group, 10, NORMAL);
+    group.sync().unwrap();
+    let data = pattern(1, LENGTH);
+    group.write(&file, 0, &data).unwrap();
+    std::mem::forget((group, file));
+    let group = open_kept(&scene, &journal);
+    return_and_catch_up(&group);
+    let goes = || (group.membership).take_offline_if_borne(&[DiskNumber(0)], "it failed");
+    assert!(!goes().unwrap(), "it has the only copy");
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, LENGTH) == data);
+    resync(&group);
+    assert!(goes().unwrap(), "there is another one");
+    assert!(read(&group, &file, 0, LENGTH) == data);
+}
+
+/// The disk is back, and gets all that it missed of extents that it has; the restore has not begun.
+fn return_and_catch_up(group: &Group) {
+    assert_eq!(group.return_disks(&[DiskSlot(DISK.0)]).unwrap(), [DISK]);
+    for now_ms in (0..60_000).step_by(6_000) {
+        while group.resync_unit(1 << 20).unwrap().is_some() {}
+        while group.step(now_ms).unwrap() {}
+    }
+    assert!(group.membership.catching_up().is_empty());
+}
+
+/// Nobody knows whose the group is when the disks are asked for the first flush, so none is.
+#[test]
+fn a_takeover_that_leaves_a_disk_out_has_a_flush_of_every_other_one() {
+    let scene = five_of_high_redundancy(17);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let milliseconds = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let milliseconds = Arc::clone(&milliseconds);
+        move || {
+            let now_ms = milliseconds.load(Ordering::Relaxed);
+            Moment {
+                awake_ms: now_ms,
+                booted_ms: now_ms,
+            }
+        }
+    };
+    let apart = |work| {
+        thread::spawn(work);
+        Ok(())
+    };
+    (group.membership).watch_clock(Box::new(clock), Box::new(apart));
+    for id in 10..20 {
+        let file = create(&group, id, NORMAL);
+        group.write(&file, AT, &pattern(id, LENGTH)).unwrap();
+    }
+    let others = || (0..5).map(DiskSlot).filter(|slot| slot.0 != DISK.0);
+    assert!(others().all(|slot| scene.disks.unsynced_count(slot) > 0));
+    journal.note_failed_flush(DISK);
+    milliseconds.store(60_000, Ordering::Relaxed);
+    for slot in (0..5).map(DiskSlot) {
+        let records = OPENER_PLACE..OPENER_PLACE + OPENER_BYTES as u64;
+        scene.disks.fail_reads(slot, records, 1);
+    }
+    let files = BTreeMap::new();
+    let takeover = takeover::Scene {
+        membership: &group.membership,
+        catalog: &group.catalog,
+        disks: &group.disks,
+        files: &files,
+        space: &group.space,
+        au_size: group.membership.au_size(),
+    };
+    Unflushed::flush(&takeover, &journal).unwrap();
+    assert!(!group.membership.is_online(DISK));
+    for slot in others() {
+        assert_eq!(scene.disks.unsynced_count(slot), 0, "disk {slot:?}");
+    }
+}
+
+/// It serves on because the group cannot do without it beside one that is away.
+#[test]
+fn a_power_cut_after_a_takeover_leaves_known_what_a_disk_dropped_that_serves_on() {
+    for was_written in [false, true] {
+        let scene = Scene::new(18, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+        let journal = KeptJournal::create().unwrap();
+        let group = open_kept(&scene, &journal);
+        let away = DiskNumber(2);
+        group.take_offline(&[away], "it failed").unwrap();
+        group.note_away();
+        let file = create(&group, 10, NORMAL);
+        if was_written {
+            // The row of its region is open then.
+            group.write(&file, AT, &pattern(1, LENGTH)).unwrap();
+        }
+        group.sync().unwrap();
+        let data = pattern(2, LENGTH);
+        group.write(&file, 2 * AT, &data).unwrap();
+        std::mem::forget((group, file));
+        scene.disks.drop_at_flushes(DiskSlot(0), 1);
+        let group = take_over(&scene, &journal);
+        assert!(group.membership.is_online(DiskNumber(0)));
+        std::mem::forget(group);
+        scene.crash();
+        let group = scene.open();
+        let file = group.file(FileId(10)).unwrap();
+        for _ in 0..4 {
+            assert!(read(&group, &file, 2 * AT, LENGTH) == data, "{was_written}");
+        }
+        resync(&group);
+        assert_copies_equal(&scene, &group, &file, "after the power cut");
+        assert!(read(&group, &file, 2 * AT, LENGTH) == data, "{was_written}");
+    }
 }
