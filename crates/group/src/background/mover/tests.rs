@@ -3,7 +3,7 @@
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DiskSlot, Request, Work};
 
-use crate::scene::{MIB, NORMAL, Scene, create, pattern, resync};
+use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, create, pattern, read, resync, spare};
 use crate::{DiskChanges, EventKind, Group};
 
 /// The third label, behind the last AU.
@@ -157,4 +157,54 @@ fn copies_that_found_no_room_are_made_when_there_is_room() {
     work_until_idle(now_ms + 40_000);
     assert_eq!(group.lost_copies_count(), 0);
     assert_eq!(stops_count(), 0);
+}
+
+/// A disk has joined and gets its share, until no rebalance is wanted any more, or up to the unit of the
+/// work within which a flush fails; the number of the last unit.
+fn rebalance_until(fails_at: Option<u64>) -> (Scene, Group, u64) {
+    let scene = Scene::new(35, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    for id in 1..8_u64 {
+        let file = create(&group, id, EXTERNAL);
+        group.write(&file, 0, &pattern(id, 1 << 20)).unwrap();
+    }
+    group.sync().unwrap();
+    group.add_disks(&[spare(&scene.disks, 1, 64)]).unwrap();
+    for unit in 0.. {
+        if fails_at == Some(unit) {
+            scene.disks.drop_at_flushes(DiskSlot(0), 1);
+            group.work(unit).unwrap_err();
+            return (scene, group, unit);
+        }
+        assert!(group.work(unit).unwrap().did_something);
+        if !group.is_rebalance_wanted() {
+            return (scene, group, unit);
+        }
+    }
+    unreachable!("it ends one day")
+}
+
+#[test]
+fn a_rebalance_whose_last_commit_failed_is_not_over_and_is_tried_again() {
+    let (_, _, last_unit) = rebalance_until(None);
+    let (_scene, group, _) = rebalance_until(Some(last_unit));
+    let is_over = || {
+        let events = group.take_events();
+        (events.iter()).any(|event| event.kind == EventKind::RebalanceEnded)
+            || !group.is_rebalance_wanted()
+    };
+    assert!(!is_over());
+    let work_until_idle = |mut now_ms: u64| {
+        while group.work(now_ms).unwrap().did_something {
+            now_ms += 1;
+        }
+    };
+    work_until_idle(last_unit + 1);
+    assert!(!is_over(), "its end was not durable");
+    work_until_idle(last_unit + 40_000);
+    assert!(!group.is_rebalance_wanted(), "nobody tries it again");
+    for id in 1..8 {
+        let file = group.file(FileId(id)).unwrap();
+        assert!(read(&group, &file, 0, 1 << 20) == pattern(id, 1 << 20));
+    }
 }
