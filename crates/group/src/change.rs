@@ -280,10 +280,15 @@ impl Group {
         for joining in &judged.joining {
             edit.delete(Table::Disk, crate::core::disks::disk_key(joining.number));
         }
+        let au_bytes = self.membership.au_size().bytes();
         for (disk, _) in &judged.sizes_aus {
-            if let Some(state) = self.membership.state().disk(*disk) {
+            // Not the size of the state, which one that is about to get smaller has still.
+            let known = self.disks.get(*disk);
+            let size_aus =
+                known.and_then(|known| u32::try_from(known.total_bytes() / au_bytes).ok());
+            if let Some(size_aus) = size_aus {
                 // What cannot be read now is put right by the next opening.
-                let _ = self.record_size(&mut edit, *disk, state.size_aus);
+                let _ = self.record_size(&mut edit, *disk, size_aus);
             }
         }
         let _change = self.change();

@@ -14,7 +14,9 @@ use crate::background::planner::Move;
 use crate::background::relocation::Step;
 use crate::change::DiskChanges;
 use crate::error::GroupErrorKind;
-use crate::scene::{EXTERNAL, NORMAL, Scene, copies_on, create, pattern, read, resync, spare};
+use crate::scene::{
+    EXTERNAL, NORMAL, Scene, assert_sound, copies_on, create, numbers, pattern, read, resync, spare,
+};
 use crate::waiting_disks::OneBatchWaits;
 
 /// One that holds no replica of the catalog.
@@ -194,4 +196,90 @@ fn a_replacement_that_fails_as_it_joins_begins_no_new_outage() {
     };
     group.change_disks(&changes).unwrap_err();
     assert!(group.is_by_hand(away));
+}
+
+/// A group of one disk that has data, and a change by which it gets smaller and another one joins.
+fn smaller_with_another(seed: u64) -> (Scene, Group, DiskChanges) {
+    let scene = Scene::new(seed, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 4 << 20)).unwrap();
+    group.sync().unwrap();
+    let changes = DiskChanges {
+        add: vec![spare(&scene.disks, 1, 64)],
+        resize: vec![(SHRINKS, 32 << 20)],
+        ..DiskChanges::default()
+    };
+    (scene, group, changes)
+}
+
+const SHRINKS: DiskNumber = DiskNumber(0);
+
+#[test]
+fn a_disk_that_was_to_get_smaller_stays_whole_where_another_one_fails_as_it_joins() {
+    let (scene, group, changes) = smaller_with_another(71);
+    let end_block = group.space.end_block(SHRINKS);
+    let new = changes.add[0].slot;
+    scene.disks.fail_writes(new, 0..64 << 20, u64::MAX);
+    group.change_disks(&changes).unwrap_err();
+    assert_eq!(group.space.end_block(SHRINKS), end_block);
+    scene.disks.clear_faults(new);
+    group.change_disks(&changes).unwrap();
+    assert!(group.space.end_block(SHRINKS) < end_block);
+}
+
+/// A commit that failed has applied its rows, and the next one takes them along.
+#[test]
+fn a_change_whose_commit_failed_is_not_made_by_the_next_commit() {
+    let (scene, group, changes) = smaller_with_another(72);
+    let end_block = group.space.end_block(SHRINKS);
+    scene.disks.drop_at_flushes(DiskSlot(SHRINKS.0), 1);
+    group.change_disks(&changes).unwrap_err();
+    assert_eq!(group.space.end_block(SHRINKS), end_block);
+    // What the flush should have covered is told once.
+    let _ = group.sync();
+    group.sync().unwrap();
+    group.disk_record(DiskNumber(1)).unwrap_err();
+    drop(group);
+    scene.crash();
+    let group = scene.open();
+    assert_eq!(
+        group.space.end_block(SHRINKS),
+        end_block,
+        "at the next start"
+    );
+    assert_eq!(numbers(&group), [SHRINKS.0]);
+    assert_sound(&group);
+    group.change_disks(&changes).unwrap();
+    assert_eq!(numbers(&group), [SHRINKS.0, 1]);
+}
+
+/// Something lies behind the end that was asked for first, so the group state does not have it yet.
+#[test]
+fn a_disk_that_is_about_to_get_smaller_is_so_still_where_another_size_was_refused() {
+    let scene = Scene::new(73, Redundancy::External, &[(0, 64)]);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 40 << 20)).unwrap();
+    group.sync().unwrap();
+    group.remove_file(&group.change(), &file).unwrap();
+    let file = create(&group, 11, EXTERNAL);
+    group.write(&file, 0, &pattern(2, 8 << 20)).unwrap();
+    group.sync().unwrap();
+    group.resize_disk(SHRINKS, 40 << 20).unwrap();
+    let end_block = group.space.end_block(SHRINKS);
+    assert!(group.space.is_used_behind_end(SHRINKS));
+    scene.disks.drop_at_flushes(DiskSlot(SHRINKS.0), 1);
+    group.resize_disk(SHRINKS, 32 << 20).unwrap_err();
+    assert_eq!(group.space.end_block(SHRINKS), end_block);
+    let _ = group.sync();
+    group.sync().unwrap();
+    drop((group, file));
+    scene.crash();
+    let group = scene.open();
+    assert_eq!(
+        group.space.end_block(SHRINKS),
+        end_block,
+        "at the next start"
+    );
 }
