@@ -93,9 +93,12 @@ fn a_disk_that_no_other_can_take_the_catalog_from_stays_and_operations_say_why()
     write_file(&group, 2, 1);
     // It takes the data of disk 1, and the catalog does not fit any more.
     group.add_disks(&[spare(&scene.disks, 1, 23)]).unwrap();
+    let end_block = group.end_block(DiskNumber(1));
     group.drop_disks(&[DiskNumber(1)], false).unwrap();
     work(&group, 0);
     assert_eq!(status(&group, 1).as_deref(), Some("dropping"));
+    // The catalog that grows finds room there as elsewhere.
+    assert_eq!(group.end_block(DiskNumber(1)), end_block);
     let operations = group.operations();
     assert_eq!(operations.len(), 1, "{operations:?}");
     assert_eq!(operations[0].state, OperationState::Errors);
