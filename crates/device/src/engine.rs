@@ -7,6 +7,7 @@ use crate::counters::DiskCounters;
 use crate::open::{OpenDisk, OpenError};
 use crate::plain::PlainDisks;
 use crate::request::{DiskSlot, Request};
+use crate::rest_of_batch::RestOfBatch;
 use crate::uring::UringDisks;
 use crate::{Disks, Judge};
 
@@ -69,6 +70,14 @@ impl Engine {
         match self {
             Self::Uring(disks) => disks.counters(slot),
             Self::Plain(disks) => disks.counters(slot),
+        }
+    }
+
+    /// As [`Disks::run`], for a part of a batch: the rest is looked at meanwhile.
+    pub(crate) fn run_beside(&self, batch: &mut [Request<'_>], rest: &mut RestOfBatch<'_>) {
+        match self {
+            Self::Uring(disks) => disks.run_beside(batch, rest),
+            Self::Plain(disks) => disks.run_beside(batch, rest),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     UringDisks, Work,
 };
 
-const DEADLINE: Duration = Duration::from_millis(300);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(300);
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let status = Command::new(program).args(arguments).status();
@@ -22,13 +22,13 @@ fn succeeds(program: &str, arguments: &[&str]) -> bool {
 }
 
 /// A file system of its own on a loop device; thawed and unmounted however the test ends.
-struct Freezer {
+pub(crate) struct Freezer {
     folder: Folder,
     point: String,
 }
 
 impl Freezer {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let folder = Folder::new(name);
         let image = folder.0.join("image");
         std::fs::File::create(&image)
@@ -47,7 +47,7 @@ impl Freezer {
         Some(Self { folder, point })
     }
 
-    fn disk(&self) -> OpenDisk {
+    pub(crate) fn disk(&self) -> OpenDisk {
         let path = format!("{}/disk", self.point).into();
         let size_bytes = 1 << 20;
         FileDisk { path, size_bytes }.create().unwrap()
@@ -58,11 +58,11 @@ impl Freezer {
         OpenDisk::open(path.as_ref()).map_err(|error| error.kind)
     }
 
-    fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         assert!(succeeds("fsfreeze", &["-f", &self.point]));
     }
 
-    fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         let _ = Command::new("fsfreeze").args(["-u", &self.point]).output();
     }
 }
@@ -82,7 +82,7 @@ fn engines() -> [Engine; 2] {
     ]
 }
 
-fn kinds(batch: &[Request<'_>]) -> Vec<Result<(), DeviceErrorKind>> {
+pub(crate) fn kinds(batch: &[Request<'_>]) -> Vec<Result<(), DeviceErrorKind>> {
     (batch.iter())
         .map(|request| request.result.clone().map_err(|error| error.kind))
         .collect()
@@ -333,7 +333,7 @@ fn a_disk_is_not_given_up_that_nobody_could_ask_because_all_threads_wait_for_ano
 
 /// Says when it hears of a failure.
 #[derive(Debug)]
-struct Hears(std::sync::Mutex<Sender<DiskSlot>>);
+pub(crate) struct Hears(pub(crate) std::sync::Mutex<Sender<DiskSlot>>);
 
 impl FailureListener for Hears {
     fn failed(&self, slot: DiskSlot, _error: &DeviceError) {

@@ -33,6 +33,7 @@ mod power_cut;
 mod random;
 mod recorder;
 mod request;
+mod rest_of_batch;
 mod shared_memory;
 #[cfg(any(test, feature = "simulated"))]
 mod simulated;

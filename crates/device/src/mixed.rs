@@ -4,6 +4,10 @@
 //! runs what is for the machine's own disks, and then the remote answers are waited for. So the local
 //! and the remote piece of one mirrored write wait together.
 //!
+//! Whoever waits for one disk of a batch takes what the remote ones have answered meanwhile, without
+//! waiting for them: now and then, and before the [`Judge`] is asked. So it and whoever listens hear
+//! of a failure however long another disk keeps silent, and no copy is given up for one that has failed.
+//!
 //! A remote disk that does not answer in time is given up as a local one is: where the [`Judge`] allows
 //! it, its slot is fenced for good. Its memory needs no keeping: a [`RemoteDisk`] holds copies.
 
@@ -17,15 +21,20 @@ use crate::counters::{DiskCounters, LiveCounters, Outcome};
 use crate::engine::Engine;
 use crate::open::{OpenDisk, OpenError, OpenErrorKind};
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
+use crate::rest_of_batch::RestOfBatch;
 use crate::table::DISK_SLOTS_MAX;
 use crate::{Disks, Judge};
+
+#[cfg(test)]
+mod tests;
 
 /// The most remote disks that one process can have opened, one beside or after the other.
 pub const REMOTE_SLOTS_MAX: usize = 1024;
 /// Above every slot that is given.
 pub(crate) const SLOTS_END: usize = DISK_SLOTS_MAX + REMOTE_SLOTS_MAX;
 
-/// How often a disk that may not be given up is asked about again.
+/// How often the other disks are looked at while one is waited for, and how often the judge is asked
+/// again about one that may not be given up.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What a remote disk gave for a request that it was sent.
@@ -63,7 +72,8 @@ pub trait RemoteDisk: Send + Sync + std::fmt::Debug {
     fn begin(&self, request: &Request<'_>) -> RemoteJob;
 
     /// Waits for the answer, fills the memory of a read, and gives the answer; `None` where there is
-    /// none by `until`. Each job is asked about until it has its answer.
+    /// none by `until`, which may be over: then it waits for nothing. Each job is asked about until it
+    /// has its answer.
     fn wait(
         &self,
         job: RemoteJob,
@@ -175,28 +185,26 @@ impl MixedDisks {
         Some(remote.expect("slots are used only where they were given"))
     }
 
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        self.judge.read().as_ref().and_then(Weak::upgrade)
+    }
+
     fn may_give_up(&self, slot: DiskSlot, failed: &[(DiskSlot, DeviceErrorKind)]) -> bool {
-        let judge = self.judge.read().as_ref().and_then(Weak::upgrade);
-        judge.is_none_or(|judge| judge.may_give_up(slot, failed))
+        (self.judge()).is_none_or(|judge| judge.may_give_up(slot, failed))
     }
 
     fn run_mixed(&self, batch: &mut [Request<'_>]) {
         let begun = Instant::now();
-        let jobs: Vec<Option<RemoteJob>> = batch
-            .iter_mut()
-            .map(|request| self.begin(request))
-            .collect();
-        self.run_local(batch);
-        for (index, job) in jobs.into_iter().enumerate() {
-            if let Some(job) = job {
-                self.end(job, batch, index, begun);
-                batch[index].tell_failure();
-            }
+        let jobs = batch.iter_mut().map(|request| self.begin(request));
+        let mut jobs: Vec<Option<RemoteJob>> = jobs.collect();
+        self.run_local(batch, &mut jobs, begun);
+        for index in 0..batch.len() {
+            self.end(batch, &mut jobs, index, begun);
         }
     }
 
-    /// What is for the machine's own disks, as one batch.
-    fn run_local(&self, batch: &mut [Request<'_>]) {
+    /// What is for the machine's own disks, as one batch, which looks at the remote ones meanwhile.
+    fn run_local(&self, batch: &mut [Request<'_>], jobs: &mut [Option<RemoteJob>], begun: Instant) {
         let mut places = Vec::with_capacity(batch.len());
         let mut local = Vec::with_capacity(batch.len());
         for (place, request) in batch.iter_mut().enumerate() {
@@ -211,7 +219,8 @@ impl MixedDisks {
         if local.is_empty() {
             return;
         }
-        self.local.run(&mut local);
+        let mut look = || self.take_answers(batch, jobs, begun);
+        (self.local).run_beside(&mut local, &mut RestOfBatch::seen_by(&mut look));
         for (place, request) in places.into_iter().zip(local) {
             batch[place] = request;
         }
@@ -220,6 +229,7 @@ impl MixedDisks {
     /// Sends a request to a remote disk; `None` for the others, and for one that is answered already.
     fn begin(&self, request: &mut Request<'_>) -> Option<RemoteJob> {
         let remote = self.remote(request.slot)?;
+        request.result = Ok(());
         let refusal = if remote.is_fenced.load(Ordering::Acquire) {
             Some(DeviceErrorKind::TimedOut)
         } else if request.is_within(remote.disk.size_bytes()) {
@@ -236,17 +246,30 @@ impl MixedDisks {
         Some(remote.disk.begin(request))
     }
 
-    fn end(&self, job: RemoteJob, batch: &mut [Request<'_>], index: usize, begun: Instant) {
-        let failed = failures_of(batch);
-        let request = &mut batch[index];
-        let slot = request.slot;
-        let remote = self.remote(slot).expect("it was sent there");
+    /// Waits until a remote disk has answered, or was given up.
+    fn end(
+        &self,
+        batch: &mut [Request<'_>],
+        jobs: &mut [Option<RemoteJob>],
+        index: usize,
+        begun: Instant,
+    ) {
         // What came while another disk was waited for is there to be taken.
         let mut until = (begun + self.deadline).max(Instant::now() + LOOK_INTERVAL);
-        let answer = loop {
-            if let Some(answer) = remote.disk.wait(job, request, until) {
-                break answer;
+        while jobs[index].is_some() {
+            let look_at = until.min(Instant::now() + LOOK_INTERVAL);
+            self.take_answer(&mut batch[index], &mut jobs[index], begun, look_at);
+            if jobs[index].is_none() {
+                return;
             }
+            let failed = self.take_answers(batch, jobs, begun);
+            // Its own answer may have come in this moment.
+            if jobs[index].is_none() || Instant::now() < until {
+                continue;
+            }
+            let request = &batch[index];
+            let slot = request.slot;
+            let remote = self.remote(slot).expect("it was sent there");
             // Whoever is patient has nobody else to ask.
             if !request.is_patient
                 && (remote.is_fenced.load(Ordering::Acquire) || self.may_give_up(slot, &failed))
@@ -261,7 +284,39 @@ impl MixedDisks {
                 continue;
             }
             until = Instant::now() + LOOK_INTERVAL;
+        }
+    }
+
+    /// Takes what remote disks have answered, and waits for nothing; what has failed there until now.
+    fn take_answers(
+        &self,
+        batch: &mut [Request<'_>],
+        jobs: &mut [Option<RemoteJob>],
+        begun: Instant,
+    ) -> Vec<(DiskSlot, DeviceErrorKind)> {
+        let now = Instant::now();
+        for (request, job) in batch.iter_mut().zip(jobs) {
+            self.take_answer(request, job, begun, now);
+        }
+        failures_of(batch)
+    }
+
+    /// Takes the answer to a job where it comes by `until`; the job is over then.
+    fn take_answer(
+        &self,
+        request: &mut Request<'_>,
+        job: &mut Option<RemoteJob>,
+        begun: Instant,
+        until: Instant,
+    ) {
+        let Some(sent) = *job else {
+            return;
         };
+        let remote = self.remote(request.slot).expect("it was sent there");
+        let Some(answer) = remote.disk.wait(sent, request, until) else {
+            return;
+        };
+        *job = None;
         let outcome = match (&answer, request.work.operation()) {
             (Err(_), _) => Outcome::Failed,
             (Ok(()), Operation::Read) => Outcome::Read,
@@ -272,11 +327,12 @@ impl MixedDisks {
         (remote.counters).end(outcome, bytes, begun.elapsed().into());
         if let Err(failure) = answer {
             if failure.kind == DeviceErrorKind::Gone
-                && let Some(judge) = self.judge.read().as_ref().and_then(Weak::upgrade)
+                && let Some(judge) = self.judge()
             {
-                judge.has_gone(slot);
+                judge.has_gone(request.slot);
             }
             request.fail(&remote.disk.path(), failure.kind, failure.errno);
+            request.tell_failure();
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::counters::{DiskCounters, Outcome};
 use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, asks_again, kind_of};
 use crate::open::{OpenDisk, OpenError};
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
+use crate::rest_of_batch::RestOfBatch;
 use crate::table::{DiskTable, TableEntry};
 use crate::uring::DEADLINE_DEFAULT;
 use crate::{Disks, Judge};
@@ -191,6 +192,46 @@ impl PlainDisks {
         self.shared.table.entry(slot).counters.snapshot()
     }
 
+    /// As [`Disks::run`], for a part of a batch: the rest is looked at meanwhile.
+    pub(crate) fn run_beside(&self, batch: &mut [Request<'_>], rest: &mut RestOfBatch<'_>) {
+        let started = Instant::now();
+        let table = &self.shared.table;
+        let mut bounces = Vec::with_capacity(batch.len());
+        let mut jobs = Vec::with_capacity(batch.len());
+        for request in batch.iter_mut() {
+            let entry = table.entry(request.slot);
+            entry.counters.begin();
+            request.result = Ok(());
+            let (job, bounce) = Job::of(entry, request);
+            jobs.push(job);
+            bounces.push(bounce);
+        }
+        let offer = SharedBatch {
+            jobs: jobs.into(),
+            next: AtomicUsize::new(0),
+            answers_count: Mutex::new(0),
+            answered: Condvar::new(),
+        };
+        // Whoever is patient has lent memory that a panic must not free.
+        let guard = crate::guard::AbortOnUnwind;
+        let offer = self.run_jobs(batch, &bounces, offer, rest);
+        std::mem::forget(guard);
+        for ((request, job), bounce) in batch.iter_mut().zip(&offer.jobs).zip(bounces) {
+            let entry = table.entry(request.slot);
+            if request.result.is_ok() {
+                match job.answer.get() {
+                    Some(Ok(())) => bring(request, bounce.as_ref()),
+                    Some(Err(_)) | None => {
+                        unreachable!(
+                            "one that failed, or has no answer, has a request that says so"
+                        )
+                    }
+                }
+            }
+            count(entry, request, started);
+        }
+    }
+
     /// Runs the jobs of a batch by the pool and, where all are patient, by the caller too; returns
     /// when each has its answer or was given up, which its request then says.
     fn run_jobs(
@@ -198,11 +239,13 @@ impl PlainDisks {
         batch: &mut [Request<'_>],
         bounces: &[Option<Bounce>],
         offer: SharedBatch,
+        rest: &mut RestOfBatch<'_>,
     ) -> Arc<SharedBatch> {
         let shared = &self.shared;
         let offer = Arc::new(offer);
         // Whoever serves a piece hears of no other one's failure meanwhile.
-        let helps = (batch.iter()).all(|request| request.is_patient && request.listener.is_none());
+        let helps = rest.is_nothing()
+            && (batch.iter()).all(|request| request.is_patient && request.listener.is_none());
         let helpers = (batch.len() - usize::from(helps)).min(POOL_THREADS);
         let copies = std::iter::repeat_n(&offer, helpers).cloned();
         shared.offers.lock().batches.extend(copies);
@@ -216,6 +259,7 @@ impl PlainDisks {
         let interval = LOOK_INTERVAL.min(self.deadline);
         loop {
             self.take_failures(batch, &offer);
+            rest.look_if_due();
             let mut answers = offer.answers_count.lock();
             let has_failed = |(request, job): (&Request<'_>, &Job)| {
                 request.result.is_ok() && matches!(job.answer.get(), Some(Err(_)))
@@ -232,7 +276,7 @@ impl PlainDisks {
             }
             if offer.answered.wait_for(&mut answers, interval).timed_out() {
                 drop(answers);
-                self.give_up(batch, bounces, &offer);
+                self.give_up(batch, bounces, &offer, rest);
                 let waits = |(request, job): (&Request<'_>, &Job)| {
                     request.result.is_ok() && job.state.load(Ordering::Acquire) == WAITING
                 };
@@ -264,9 +308,11 @@ impl PlainDisks {
         batch: &mut [Request<'_>],
         bounces: &[Option<Bounce>],
         offer: &Arc<SharedBatch>,
+        rest: &mut RestOfBatch<'_>,
     ) {
         let table = &self.shared.table;
-        let failed = failures_of(batch);
+        let mut failed = failures_of(batch);
+        failed.extend(rest.failures());
         for (index, (request, job)) in batch.iter_mut().zip(&offer.jobs).enumerate() {
             let entry = table.entry(request.slot);
             let is_open = request.result.is_ok() && job.answer.get().is_none();
@@ -363,39 +409,7 @@ impl Disks for PlainDisks {
         if batch.is_empty() {
             return;
         }
-        let started = Instant::now();
-        let table = &self.shared.table;
-        let mut bounces = Vec::with_capacity(batch.len());
-        let mut jobs = Vec::with_capacity(batch.len());
-        for request in batch.iter_mut() {
-            let entry = table.entry(request.slot);
-            entry.counters.begin();
-            request.result = Ok(());
-            let (job, bounce) = Job::of(entry, request);
-            jobs.push(job);
-            bounces.push(bounce);
-        }
-        let offer = SharedBatch {
-            jobs: jobs.into(),
-            next: AtomicUsize::new(0),
-            answers_count: Mutex::new(0),
-            answered: Condvar::new(),
-        };
-        let offer = self.run_jobs(batch, &bounces, offer);
-        for ((request, job), bounce) in batch.iter_mut().zip(&offer.jobs).zip(bounces) {
-            let entry = table.entry(request.slot);
-            if request.result.is_ok() {
-                match job.answer.get() {
-                    Some(Ok(())) => bring(request, bounce.as_ref()),
-                    Some(Err(_)) | None => {
-                        unreachable!(
-                            "one that failed, or has no answer, has a request that says so"
-                        )
-                    }
-                }
-            }
-            count(entry, request, started);
-        }
+        self.run_beside(batch, &mut RestOfBatch::nothing());
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {

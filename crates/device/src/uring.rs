@@ -32,6 +32,7 @@ use crate::counters::DiskCounters;
 use crate::open::{OpenDisk, OpenError};
 use crate::plain;
 use crate::request::{DiskSlot, Request, Work};
+use crate::rest_of_batch::RestOfBatch;
 use crate::table::{DiskTable, TableEntry};
 use crate::{Disks, Judge};
 use ring::Ring;
@@ -140,15 +141,32 @@ impl UringDisks {
     }
 
     /// Runs the batch by this thread's ring; false where there is none.
-    fn run_by_ring(&self, rings: &mut Vec<ThreadRing>, batch: &mut [Request<'_>]) -> bool {
+    fn run_by_ring(
+        &self,
+        rings: &mut Vec<ThreadRing>,
+        batch: &mut [Request<'_>],
+        rest: &mut RestOfBatch<'_>,
+    ) -> bool {
         let Some(ring) = self.ring(rings) else {
             return false;
         };
-        ring.run(&self.table, self.deadline, batch);
+        ring.run(&self.table, self.deadline, batch, rest);
         if ring.is_lost {
             rings.retain(|ring| !ring.ring.is_lost);
         }
         true
+    }
+
+    /// As [`Disks::run`], for a part of a batch: the rest is looked at meanwhile.
+    pub(crate) fn run_beside(&self, batch: &mut [Request<'_>], rest: &mut RestOfBatch<'_>) {
+        let served = RINGS.try_with(|rings| self.run_by_ring(&mut rings.borrow_mut(), batch, rest));
+        // No ring: descriptors or locked memory have run out, or the thread is ending.
+        if !matches!(served, Ok(true)) {
+            for request in batch {
+                plain::serve(self.table.entry(request.slot), request);
+                rest.look_if_due();
+            }
+        }
     }
 }
 
@@ -172,13 +190,7 @@ impl Disks for UringDisks {
             plain::serve(self.table.entry(request.slot), request);
             return;
         }
-        let served = RINGS.try_with(|rings| self.run_by_ring(&mut rings.borrow_mut(), batch));
-        // No ring: descriptors or locked memory have run out, or the thread is ending.
-        if !matches!(served, Ok(true)) {
-            for request in batch {
-                plain::serve(self.table.entry(request.slot), request);
-            }
-        }
+        self.run_beside(batch, &mut RestOfBatch::nothing());
     }
 
     fn size_bytes(&self, slot: DiskSlot) -> u64 {

@@ -20,6 +20,7 @@ use crate::counters::Outcome;
 use crate::errno::{Again, MEMORY_PATIENCE, MEMORY_PAUSE, TRIES_MAX, asks_again, kind_of};
 use crate::guard::AbortOnUnwind;
 use crate::request::{DeviceErrorKind, DiskSlot, Operation, Request, Work, failures_of};
+use crate::rest_of_batch::RestOfBatch;
 use crate::table::{DiskTable, TableEntry};
 
 /// How many pieces are under way at once; more wait their turn.
@@ -130,7 +131,13 @@ impl Ring {
 
     /// Runs a batch: see [`crate::Disks::run`]. A ring that `is_lost` afterwards must be dropped:
     /// the kernel then ends by itself what it still holds.
-    pub(super) fn run(&mut self, table: &DiskTable, deadline: Duration, batch: &mut [Request<'_>]) {
+    pub(super) fn run(
+        &mut self,
+        table: &DiskTable,
+        deadline: Duration,
+        batch: &mut [Request<'_>],
+        rest: &mut RestOfBatch<'_>,
+    ) {
         // From here until the kernel has given everything back no panic may unwind into the
         // caller, who would free what it lent.
         let guard = AbortOnUnwind;
@@ -156,8 +163,9 @@ impl Ring {
             self.wait(&progress, deadline, is_heard);
             if self.reap(table, &mut progress, batch) {
                 progress.last_answer = Instant::now();
+                rest.look_if_due();
             } else {
-                self.look(table, deadline, &mut progress, batch);
+                self.look(table, deadline, &mut progress, batch, rest);
             }
         }
         self.finish(table, started, batch);
@@ -362,6 +370,7 @@ impl Ring {
         deadline: Duration,
         progress: &mut Progress,
         batch: &mut [Request<'_>],
+        rest: &mut RestOfBatch<'_>,
     ) {
         let now = Instant::now();
         if let Some(cancelled_at) = progress.cancelled_at
@@ -372,7 +381,8 @@ impl Ring {
             return;
         }
         let is_overdue = now - progress.last_answer >= deadline;
-        let failed = failures_of(batch);
+        let mut failed = failures_of(batch);
+        failed.extend(rest.failures());
         let mut judged: Vec<(DiskSlot, bool)> = Vec::new();
         for piece in self.pieces.iter().filter(|piece| piece.is_open()) {
             let request = &batch[piece.request];
