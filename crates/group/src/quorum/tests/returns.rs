@@ -172,7 +172,7 @@ fn a_disk_whose_newest_state_cannot_be_read_is_not_said_to_be_an_older_image() {
 
 #[test]
 fn a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back() {
-    for cut in 1..20 {
+    for cut in 1.. {
         let (disks, membership) = away();
         disks.power_fails_after(cut);
         let answer = come_back(&membership, SLOT);
@@ -191,7 +191,7 @@ fn a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back() {
         }
         if answer.is_ok() {
             assert!(cut > 5, "the cuts meet the return");
-            return;
+            break;
         }
     }
 }
