@@ -23,6 +23,8 @@ mod ending;
 mod lingering;
 mod link;
 mod message;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::ffi::OsString;
