@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use place::{Place, bytes, can_mount, is_mounted, signal, wait_for_end};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 
 /// Long enough for a process to have seen a signal.
 const SEEN: Duration = Duration::from_millis(300);
@@ -154,10 +154,9 @@ fn a_mount_that_was_removed_after_its_keeper_gave_up_leaves_nothing_unwritten() 
     closed_with(&place, keeper, &contents);
 }
 
-/// Limits the numbers of the files and sockets that a process may have open; the limit before.
-fn limit_descriptors(process_id: u32, most: Option<u64>) -> Option<u64> {
+/// Limits what a process may have, and those that it starts; the limit before.
+fn limit(process_id: u32, resource: Resource, most: Option<u64>) -> Option<u64> {
     let pid = rustix::process::Pid::from_raw(process_id.try_into().unwrap());
-    let resource = rustix::process::Resource::Nofile;
     let mut limits = rustix::process::getrlimit(resource);
     limits.current = most;
     let before = rustix::process::prlimit(pid, resource, limits).unwrap();
@@ -171,7 +170,7 @@ fn keep_from_starting(keeper: u32) -> Option<u64> {
         let path = format!("/proc/{keeper}/fd/{number}");
         std::fs::symlink_metadata(path).is_err()
     });
-    limit_descriptors(keeper, free)
+    limit(keeper, Resource::Nofile, free)
 }
 
 #[test]
@@ -186,7 +185,28 @@ fn a_last_daemon_that_cannot_be_started_is_tried_for_until_it_can() {
     signal(daemon, Signal::KILL);
     std::thread::sleep(Duration::from_secs(1));
     assert!(std::path::Path::new(&format!("/proc/{keeper}/exe")).exists());
-    limit_descriptors(keeper, before);
+    limit(keeper, Resource::Nofile, before);
+    closed_with(&place, keeper, &contents);
+}
+
+/// What is said of each death.
+const DIED: &str = "ERROR the process that served data died";
+
+#[test]
+fn a_last_daemon_that_dies_before_it_has_the_group_open_is_followed_by_another() {
+    if !can_mount() {
+        return;
+    }
+    let (place, daemon, keeper, contents) = unwritten();
+    // The keeper needs no more than it has.
+    let before = limit(keeper, Resource::Stack, Some(16 << 10));
+    signal(keeper, Signal::TERM);
+    std::thread::sleep(SEEN);
+    signal(daemon, Signal::KILL);
+    std::thread::sleep(Duration::from_secs(1));
+    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
+    assert!(log.matches(DIED).count() > 2, "it is tried once: {log}");
+    limit(keeper, Resource::Stack, before);
     closed_with(&place, keeper, &contents);
 }
 

@@ -12,14 +12,16 @@
 //! whose mount went while none served, starts one more, which writes what waits and closes the
 //! group: what programs were answered for is in this process's memory alone. So does one whose first
 //! daemon died with the group open before it said that it serves: programs use a mount as soon as it
-//! is there. Where the keeper
-//! itself dies, the daemon goes on without it, as one that was started without a keeper.
+//! is there. Where the last one dies too, and has not said why, it has more of them, up to
+//! [`DEATHS_MOST`]. Where the keeper itself dies, the daemon goes on without it, as one that was
+//! started without a keeper.
 //!
 //! One thread, and nothing that grows with time.
 
 mod child;
 mod command;
 mod ending;
+mod last_daemon;
 mod lingering;
 mod link;
 mod message;
@@ -196,6 +198,10 @@ struct Keeper {
     by_force: bool,
     /// What the daemon that is ending said of the group; `None` as long as it said nothing.
     closed: Option<Closed>,
+    /// It said that the next one may be able to do what it could not.
+    may_pass: bool,
+    /// So many last ones were started and died.
+    last_deaths_count: usize,
     /// Daemons that have ended and that the kernel has not let go of.
     lingering: Vec<Lingering>,
     /// The group cannot be opened without a disk that one of them holds.
@@ -267,6 +273,8 @@ impl Keeper {
             go_on: false,
             by_force: false,
             closed: None,
+            may_pass: false,
+            last_deaths_count: 0,
             lingering: Vec::new(),
             needs_former: false,
             formats: None,
@@ -318,13 +326,9 @@ impl Keeper {
                         self.stopping = true;
                     }
                     self.note_death(&why).await;
-                    if is_last && !has_started {
-                        self.pause_before_last(&mut signals).await;
-                    }
-                    // It may have died of a mount that somebody took away in that moment, or the
-                    // machine had no process for it.
-                    let has_tried = is_last && has_started && !self.needs_former;
-                    let gives_up = self.stop_now || has_tried && !self.mount_is_gone();
+                    let goes_on =
+                        !is_last || self.tries_last_again(has_started, &mut signals).await;
+                    let gives_up = self.stop_now || !goes_on;
                     if gives_up || !self.wait_for_next(&mut signals).await {
                         tracing::error!(
                             group = self.group,
@@ -350,6 +354,7 @@ impl Keeper {
         // It says so again where it is so.
         self.needs_former = false;
         self.closed = None;
+        self.may_pass = false;
         if self.mount.is_none() {
             // They came from a daemon that died before it said what they are of. With them held the
             // kernel would wait for answers from that mount for ever; without, it is dead.
@@ -444,7 +449,7 @@ impl Keeper {
                         self.leave_socket();
                     }
                     Some((FromDaemon::Closed, _)) => self.closed = Some(Ok(())),
-                    Some((FromDaemon::NotClosed { why }, _)) => self.closed = Some(Err(why)),
+                    Some((FromDaemon::NotClosed { why, may_pass }, _)) => self.note_refusal(why, may_pass),
                     Some((FromDaemon::HandedOver, _)) => handed_over = true,
                     Some((FromDaemon::NeedsFormer, _)) => self.needs_former = true,
                     // It let go of the socket: its end follows.
@@ -698,28 +703,6 @@ impl Keeper {
     const fn hear_the_end(&mut self) {
         self.stop_now = self.told_to_end;
         self.told_to_end = true;
-    }
-
-    /// The last daemon could not be started, for want of memory or processes: it is tried again after a
-    /// pause, in which commands and whoever supervises this process are answered.
-    async fn pause_before_last(&mut self, signals: &mut child::Signals) {
-        self.service.tell("WATCHDOG=1");
-        let pause = tokio::time::sleep(LOOK_INTERVAL);
-        tokio::pin!(pause);
-        loop {
-            tokio::select! {
-                () = &mut pause => return,
-                asked = self.commands.recv() => if let Some(asked) = asked {
-                    self.serve_command(asked, None).await;
-                    // It is tried again at once in any case.
-                    self.go_on = false;
-                },
-                () = signals.received() => {
-                    self.hear_the_end();
-                    return;
-                }
-            }
-        }
     }
 
     /// Whether somebody took the mount away while nobody served it.

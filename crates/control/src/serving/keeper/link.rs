@@ -7,12 +7,14 @@
 //! those along.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use spindle_device::{SharedMemory, engage_undertaker};
 use spindle_fuse::{Mount, Negotiated};
 use spindle_group::{Event, EventKind, KeptJournal, UnwrittenBlocks};
@@ -281,18 +283,20 @@ impl KeeperLink {
 
     /// The process ends, and this is what became of the group; true where the keeper was told.
     pub fn ended(&self, closed: &Closed) -> bool {
-        let word = match closed {
-            Ok(()) => FromDaemon::Closed,
-            Err(why) => FromDaemon::NotClosed {
-                why: message::shortened(why, WHY_BYTES_MOST),
-            },
-        };
-        self.send_last(word)
+        match closed {
+            Ok(()) => self.send_last(FromDaemon::Closed),
+            Err(why) => self.not_closed(why, false),
+        }
     }
 
     /// The process ends, because of this.
     pub fn failed(&self, error: &ControlError) {
-        self.ended(&Err(format!("{error:#}")));
+        self.not_closed(&format!("{error:#}"), is_for_want(error));
+    }
+
+    fn not_closed(&self, why: &str, may_pass: bool) -> bool {
+        let why = message::shortened(why, WHY_BYTES_MOST);
+        self.send_last(FromDaemon::NotClosed { why, may_pass })
     }
 
     /// The group is closed and the mount left to the next one.
@@ -364,6 +368,22 @@ impl KeeperLink {
             }
         }
     }
+}
+
+/// Whether the machine had too little of something that it may have again a moment later.
+fn is_for_want(error: &ControlError) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let number = (error.downcast_ref::<io::Error>()).and_then(Errno::from_io_error);
+        if matches!(
+            number,
+            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::NOBUFS)
+        ) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -462,5 +482,16 @@ mod tests {
         assert!(ending.join().unwrap());
         assert_eq!(words.len(), 2002);
         assert!(matches!(words[2000], FromDaemon::Ending));
+    }
+
+    #[test]
+    fn want_of_threads_or_descriptors_may_pass_and_a_disk_that_is_not_there_does_not() {
+        let failed = |number: Errno| {
+            let error = ControlError::io("start", "the thread serve", &number.into());
+            ControlError::invalid("no such group").because(error)
+        };
+        assert!(is_for_want(&failed(Errno::AGAIN)));
+        assert!(is_for_want(&failed(Errno::MFILE)));
+        assert!(!is_for_want(&failed(Errno::NXIO)));
     }
 }

@@ -144,7 +144,12 @@ pub(super) enum FromDaemon {
     /// It ends and has closed the group.
     Closed,
     /// It ends and has not closed the group: why.
-    NotClosed { why: String },
+    NotClosed {
+        why: String,
+        /// The machine had no thread, memory or descriptor for it: the next one may get it.
+        #[serde(default)]
+        may_pass: bool,
+    },
     /// The group is closed and the mount left to the next daemon.
     HandedOver,
     /// The group cannot be opened without a disk that a killed daemon holds, which hangs: the next one

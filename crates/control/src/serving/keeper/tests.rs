@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::set_child_subreaper;
-use spindle_base::GroupName;
+use spindle_base::{ErrorClass, GroupName};
 use tokio::time::{Instant, timeout};
 
 use super::child::{Child, Program, Signals, WorkingDirectory};
@@ -192,5 +192,47 @@ fn what_a_dead_daemon_had_started_is_taken_away_and_the_end_of_no_daemon() {
         let status = serving.wait(MOST).await.unwrap().unwrap();
         assert_eq!(status.to_string(), "signal 9");
         keeper.lingering[0].child.kill();
+    });
+}
+
+/// How many daemons a keeper starts that is to end, and has answered programs, where each of them ends
+/// so.
+async fn last_daemons_count(mut keeper: Keeper, script: &str) -> u64 {
+    keeper.program = shell();
+    keeper.arguments = vec!["-c".into(), script.into()];
+    keeper.group_uuid = Some(format!("tests-{}", std::process::id()));
+    keeper.was_ready = true;
+    keeper.stopping = true;
+    // The first one has the output of this process.
+    keeper.generation = 1;
+    tokio::time::pause();
+    let code = keeper.run().await.unwrap();
+    assert_eq!(code, ErrorClass::Environment.exit_code());
+    keeper.generation - 1
+}
+
+#[test]
+fn a_last_daemon_that_dies_without_a_word_is_followed_by_others_and_not_for_ever() {
+    let name = "a_last_daemon_that_dies_without_a_word_is_followed_by_others_and_not_for_ever";
+    alone(name, async |keeper, _| {
+        assert_eq!(last_daemons_count(keeper, "kill -9 $$").await, 8);
+    });
+}
+
+#[test]
+fn a_last_daemon_that_refuses_is_followed_by_none() {
+    let name = "a_last_daemon_that_refuses_is_followed_by_none";
+    alone(name, async |keeper, _| {
+        let script = r#"printf '{"not_closed":{"why":"no disks"}}' >&0; exit 3"#;
+        assert_eq!(last_daemons_count(keeper, script).await, 1);
+    });
+}
+
+#[test]
+fn a_last_daemon_for_which_the_machine_had_no_thread_is_followed_by_others() {
+    let name = "a_last_daemon_for_which_the_machine_had_no_thread_is_followed_by_others";
+    alone(name, async |keeper, _| {
+        let script = r#"printf '{"not_closed":{"why":"no thread","may_pass":true}}' >&0; exit 3"#;
+        assert_eq!(last_daemons_count(keeper, script).await, 8);
     });
 }
