@@ -296,6 +296,7 @@ fn what_was_flushed_outlives_the_process_and_its_socket_is_replaced() {
     place.tell(["group", "mount", "data", "--no-keeper"]);
     let exports = place.ask(["volume", "exports", "data"]);
     assert_eq!(exports.as_array().unwrap().len(), 0, "nobody asked for one");
+    assert!(!place.path("socket").exists(), "nobody listens there");
     place.tell(["volume", "export", "data:/disk", "--socket", "socket"]);
     let mut client = Client::connect(&place.path("socket"));
     assert!(client.read(777, data.len()) == data);
@@ -528,6 +529,91 @@ fn a_handover_cuts_no_client_off_unasked_and_exports_the_same_again() {
     drop(client);
     wait_until_left(&place);
     place.umount();
+}
+
+fn unmount_from_outside(place: &Place) {
+    let flags = rustix::mount::UnmountFlags::DETACH;
+    rustix::mount::unmount(place.mount_point(), flags).unwrap();
+}
+
+#[test]
+fn a_client_of_an_export_that_outlived_the_mount_finds_it_again_when_the_daemon_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let keeper = place.keeper_process_id();
+    let mut client = Client::connect(&place.path("socket"));
+    unmount_from_outside(&place);
+    client.write(512, &[7; 512]);
+    place.kill_daemon();
+    // A daemon that nobody needs ends sooner.
+    std::thread::sleep(Duration::from_secs(4));
+    let mut client = Client::connect(&place.path("socket"));
+    assert_eq!(client.read(512, 512), [7; 512]);
+    drop(client);
+    // Nobody else comes: the group is closed, and nothing of the export left.
+    let begun = Instant::now();
+    while Path::new(&format!("/proc/{keeper}")).exists() {
+        assert!(begun.elapsed() < PATIENCE, "the group stays open");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!place.path("socket").exists());
+    let shown = place.ask(["group", "show", "data"]);
+    assert_eq!(shown["process_id"], serde_json::Value::Null, "{shown}");
+}
+
+#[test]
+fn a_last_daemon_exports_nothing_and_leaves_no_socket() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    signal(keeper, Signal::STOP);
+    signal(daemon, Signal::KILL);
+    unmount_from_outside(&place);
+    signal(keeper, Signal::TERM);
+    signal(keeper, Signal::CONT);
+    wait_for_end(keeper);
+    assert!(!place.path("socket").exists());
+    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
+    assert_eq!(log.matches("INFO exported").count(), 1, "{log}");
+    let shown = place.ask(["group", "show", "data"]);
+    assert_eq!(shown["process_id"], serde_json::Value::Null, "{shown}");
+}
+
+#[test]
+fn a_volume_that_was_renamed_is_not_exported_by_the_next_daemon_and_leaves_no_socket() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let point = place.mount_point();
+    std::fs::rename(point.join("disk"), point.join("other")).unwrap();
+    place.kill_daemon();
+    let exports = place.ask(["volume", "exports", "data"]);
+    assert_eq!(exports.as_array().unwrap().len(), 0, "{exports}");
+    assert!(!place.path("socket").exists());
+    place.umount();
+}
+
+#[test]
+fn no_socket_is_left_of_a_group_that_its_keeper_had_to_leave() {
+    if !can_mount() {
+        return;
+    }
+    let place = exported_beside_a_keeper();
+    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
+    // Nobody can follow the daemon.
+    place.take_disks_away();
+    signal(keeper, Signal::STOP);
+    signal(daemon, Signal::KILL);
+    signal(keeper, Signal::TERM);
+    signal(keeper, Signal::CONT);
+    wait_for_end(keeper);
+    assert!(!place.path("socket").exists());
+    place.put_disks_back();
 }
 
 #[test]

@@ -6,8 +6,9 @@
 //!
 //! A crash of this process ends the connections of its clients. Where a keeper starts the next process,
 //! that exports the same volumes at the same sockets ([`left`]), and a client that connects again goes
-//! on: a request that was not answered is its own to send again. Else the socket that was left is
-//! replaced when the volume is exported there again.
+//! on: a request that was not answered is its own to send again. Where no mount is left they have some
+//! seconds for that. Else the socket that was left is taken away by the next process that serves the
+//! group, or by a keeper that nobody follows, or replaced when the volume is exported there again.
 
 mod exported_file;
 mod left;
@@ -15,7 +16,7 @@ mod socket;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spindle_base::FileId;
@@ -32,6 +33,9 @@ use socket::{ExportSocket, SocketIdentity};
 
 /// How long requests under way are waited for when an export ends.
 const STOP_MOST: Duration = Duration::from_secs(5);
+/// How long the clients of a former process are waited for, where nothing else keeps the group open.
+/// They try each few seconds.
+const RETURN_MOST: Duration = Duration::from_secs(10);
 
 /// A volume that is served.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ struct State {
     under_way: Vec<FileId>,
     /// The process ends: none is added any more.
     is_closed: bool,
+    /// Until then clients of a former process may come back.
+    awaited_until: Option<Instant>,
 }
 
 /// Every export of one group.
@@ -162,6 +168,7 @@ impl Exports {
             };
             if let Err(error) = added {
                 tracing::error!(export = %export.name, "is exported no more: {error:#}");
+                socket::remove_left(&call.socket, socket);
             }
         }
         // Not before: were this process killed in the midst of it, the next one would find a part.
@@ -170,7 +177,30 @@ impl Exports {
 
     /// Nobody is to export again what a former process did.
     pub(super) fn forget_former(&self) {
-        self.left.forget();
+        self.left.clear();
+    }
+
+    /// Whether a former process left any.
+    #[must_use]
+    pub(super) fn are_left(&self) -> bool {
+        !self.left.read().is_empty()
+    }
+
+    /// Clients that lost a former process are waited for, for a while.
+    pub(super) fn await_clients(&self) {
+        self.state.lock().awaited_until = Some(Instant::now() + RETURN_MOST);
+    }
+
+    /// Whether clients are connected, or are still to come back.
+    #[must_use]
+    pub(super) fn are_needed(&self) -> bool {
+        let state = self.state.lock();
+        let is_awaited = |until| Instant::now() < until;
+        let exports = &state.exports;
+        !exports.is_empty() && state.awaited_until.is_some_and(is_awaited)
+            || exports
+                .iter()
+                .any(|export| refuse_while_used(export).is_err())
     }
 
     /// Keeps others from the volume until the answer is dropped; and its export, where it has one.
@@ -317,7 +347,7 @@ impl Exports {
     /// served.
     pub(super) fn stop_all(&self) {
         self.end_all(Export::stop);
-        self.left.forget();
+        self.left.clear();
     }
 
     /// The same, for a process that goes on with all of them: their sockets and their list stay.
@@ -354,6 +384,11 @@ impl Exports {
         let exports = self.state.lock().exports.clone();
         exports.iter().map(|export| export.report()).collect()
     }
+}
+
+/// Nobody serves the group any more, and none of its exports is to be found.
+pub(super) fn forget_left(runtime_directory: &Path, group: &str) {
+    LeftExports::new(runtime_directory, group).clear();
 }
 
 fn refuse_while_used(export: &Export) -> ControlResult<()> {

@@ -47,6 +47,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::api::error::{ControlError, ControlErrorKind, ControlResult};
 use crate::machine::settings::Settings;
+use crate::serving::exports;
 use crate::serving::formats::Formats;
 use crate::serving::last_word;
 use crate::serving::last_word::Closed;
@@ -340,6 +341,7 @@ impl Keeper {
                             Some(why) => format!("{died}: {why}"),
                             None => format!("{died}; see the log"),
                         });
+                        exports::forget_left(&self.runtime_directory, &self.group);
                         self.detach_mount();
                         self.end();
                         return Ok(spindle_base::ErrorClass::Environment.exit_code());
@@ -373,6 +375,7 @@ impl Keeper {
             notices: self.notices.clone(),
             died_at_ms: self.died_at_ms.take(),
             mount_is_over: self.mount_is_over || self.stopping,
+            is_last: self.stopping,
             former_lingers: self.lingering.iter().any(|former| former.was_killed),
             out_of_memory_score: self.out_of_memory_score.clone(),
         };

@@ -449,6 +449,11 @@ impl Mounts {
         self.state.lock().has_lost_mount && self.close_if_empty()
     }
 
+    /// The mount that was asked for ended before this process was there.
+    pub(super) fn note_lost(&self) {
+        self.state.lock().has_lost_mount = true;
+    }
+
     /// Whether nothing is mounted.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {

@@ -139,8 +139,8 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
             }
             daemon.mounts.reap();
             // Clients of exports are served to their end, as they are where a command unmounts.
-            let is_used = daemon.exports.refuse_while_used().is_err();
-            if !daemon.stay && !is_used && daemon.mounts.close_if_over() {
+            let is_needed = daemon.exports.are_needed();
+            if !daemon.stay && !is_needed && daemon.mounts.close_if_over() {
                 let message = "the mount was removed from outside";
                 daemon.tell(Event::new(EventKind::MountRemoved, message));
                 return daemon.stop_in_order();

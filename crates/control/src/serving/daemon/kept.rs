@@ -18,6 +18,7 @@ impl Daemon {
     pub(super) fn mount_at_start(self: &Arc<Self>, options: &ServeOptions) -> ControlResult<()> {
         let file_system = self.opened.file_system();
         let link = self.keeper.as_deref();
+        let is_last = link.is_some_and(KeeperLink::is_last);
         for event in link.iter().flat_map(|link| link.events()) {
             self.tell(event);
         }
@@ -39,7 +40,10 @@ impl Daemon {
                 std::process::id()
             );
             self.tell(Event::new(EventKind::GroupTakenOver, message));
-            if !self.stay && self.mounts.close_if_empty() {
+            if !is_last && self.exports.are_left() {
+                // Their clients come back; without any the group is closed as after any last mount.
+                self.mounts.note_lost();
+            } else if !self.stay && self.mounts.close_if_empty() {
                 self.stop_in_order();
             }
         } else if let Some(mount) = &options.mount {
@@ -48,7 +52,7 @@ impl Daemon {
         let follows = link.is_some_and(|link| link.generation() > 0);
         if !follows {
             self.exports.forget_former();
-        } else if !*self.stop.borrow() {
+        } else if !is_last && !*self.stop.borrow() {
             self.take_over_exports();
         }
         if self.keeper.is_some() {

@@ -29,6 +29,7 @@ impl Daemon {
     pub(super) fn take_over_exports(&self) {
         let kernel: Arc<dyn KernelCache> = self.mounts.clone();
         (self.exports).take_over(&self.opened, &self.files, &kernel);
+        self.exports.await_clients();
     }
 
     /// Ends an export.

@@ -4,7 +4,8 @@
 //! the command that asked for it is answered. A process that closes the group takes it away; one that
 //! dies, or hands over, leaves it, and the next process that its keeper starts exports the same again.
 //! A process that was started by anybody else finds a file of a group that was left long ago, and
-//! takes it away.
+//! takes it away, and a keeper that nobody follows does so. With the file go the sockets that it names,
+//! where they are still those.
 //!
 //! A crash in the midst of writing leaves the former list whole. Where it cannot be written the exports
 //! go on, and end with their process.
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::socket::SocketIdentity;
+use super::socket::{SocketIdentity, remove_left};
 use crate::api::volume::ExportReport;
 use crate::machine::runtime_directory::file_of;
 
@@ -60,8 +61,11 @@ impl LeftExports {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Nobody is to export it again.
-    pub(super) fn forget(&self) {
+    /// Nobody is to export it again, and whoever looks for a socket of it finds none.
+    pub(super) fn clear(&self) {
+        for LeftExport { report, socket } in self.read() {
+            remove_left(Path::new(&report.socket), socket);
+        }
         let _writing = self.writing.lock();
         let _ = std::fs::remove_file(&self.path);
     }

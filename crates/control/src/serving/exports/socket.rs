@@ -124,6 +124,16 @@ impl ExportSocket {
     }
 }
 
+/// Takes away the name of a socket that a process left which has ended, where it still means that socket.
+pub(super) fn remove_left(path: &Path, identity: SocketIdentity) {
+    let is_it = std::fs::symlink_metadata(path)
+        .is_ok_and(|metadata| SocketIdentity::of(&metadata) == identity);
+    if is_it && let Ok(address) = SocketAddrUnix::new(path) {
+        // Where somebody listens it stays.
+        let _ = remove_dead(path, &address, None);
+    }
+}
+
 /// Refuses a directory in which another user could take the socket away and put his own in its place:
 /// he would be given the permissions that it is to have.
 fn check_directory(path: &Path) -> ControlResult<()> {

@@ -171,6 +171,12 @@ impl KeeperLink {
         self.start.mount_is_over
     }
 
+    /// Whether this process is only to write what waits and to close the group.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.start.is_last
+    }
+
     /// Whether a daemon before was killed and may hold a disk that hangs.
     #[must_use]
     pub const fn former_lingers(&self) -> bool {

@@ -93,6 +93,9 @@ pub(super) struct Start {
     /// none is made anew.
     #[serde(default)]
     pub(super) mount_is_over: bool,
+    /// Nothing is to be served any more, no exports either.
+    #[serde(default)]
+    pub(super) is_last: bool,
     /// A daemon before was killed, and the kernel has not let go of it: it may hold a disk that hangs.
     #[serde(default)]
     pub(super) former_lingers: bool,
