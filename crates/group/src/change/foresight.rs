@@ -148,11 +148,12 @@ impl Group {
                 receives: true,
                 leaves: false,
             });
+            let file_aus = Core::file_aus(size_aus, 0);
             let plan_disk = PlanDisk {
                 number: joining.number,
                 failure_group: joining.failure_group,
                 weight_blocks: data_blocks.max(au_blocks),
-                capacity_blocks: Core::file_aus(size_aus, 0) * au_blocks,
+                capacity_blocks: file_aus * au_blocks,
                 role: Role::Shares,
                 begin_block: 0,
             };
