@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use place::{Place, bytes};
+use place::{Place, bytes, can_mount};
 use serde_json::Value;
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
@@ -84,12 +84,10 @@ fn tells_where(failed: &Value, path: &str) {
     assert!(offset_bytes < 4 << 20, "{failed}");
 }
 
-#[test]
-fn a_write_that_a_disk_fails_is_told_with_file_extent_place_and_disk_in_fields() {
-    let place = Place::new();
-    let Some(ground) = Ground::new(&place) else {
-        return;
-    };
+/// A group of one disk on a file system of its own, which gives room for no more than the disk's first
+/// 30 MiB once that is [full](Ground::fill).
+fn create_with_hole(place: &Place) -> Option<Ground> {
+    let ground = Ground::new(place)?;
     let disk = ground.text("disk");
     let with_size = format!("{disk}:96M");
     std::os::unix::fs::symlink(&disk, place.disk("a")).unwrap();
@@ -100,8 +98,17 @@ fn a_write_that_a_disk_fails_is_told_with_file_extent_place_and_disk_in_fields()
     let punch = ["--punch-hole", "-o", &hole, "-l", &length, &disk];
     if !succeeds("fallocate", &punch) {
         println!("skipped: no hole can be punched here");
-        return;
+        return None;
     }
+    Some(ground)
+}
+
+#[test]
+fn a_write_that_a_disk_fails_is_told_with_file_extent_place_and_disk_in_fields() {
+    let place = Place::new();
+    let Some(ground) = create_with_hole(&place) else {
+        return;
+    };
     place.tell(["group", "mount", "data"]);
     let head = bytes(1, 30 << 20);
     std::fs::write(place.path("large"), &head).unwrap();
@@ -120,4 +127,40 @@ fn a_write_that_a_disk_fails_is_told_with_file_extent_place_and_disk_in_fields()
     std::fs::remove_file(ground.text("filler")).unwrap();
     place.tell(["cp", "small", "data:/small"]);
     place.tell(["group", "dismount", "data"]);
+}
+
+#[test]
+fn a_handover_leaves_what_it_cannot_write_to_the_next_process_and_is_no_death() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let Some(ground) = create_with_hole(&place) else {
+        return;
+    };
+    place.mount();
+    let former = place.process_id();
+    std::fs::write(place.mount_point().join("large"), bytes(1, 30 << 20)).unwrap();
+    place.tell(["sync", "data"]);
+    ground.fill();
+    let content = bytes(2, 1 << 20);
+    let file = place.mount_point().join("small");
+    std::fs::write(&file, &content).unwrap();
+    place.tell(["upgrade", "data"]);
+    assert_ne!(place.process_id(), former);
+    assert!(std::fs::read(&file).unwrap() == content);
+    let log = std::fs::read_to_string(place.path("run/data.log")).unwrap();
+    assert!(!log.contains("the process that served data died"), "{log}");
+    assert!(
+        log.contains("leaves to the next one"),
+        "all was written: {log}"
+    );
+    std::fs::remove_file(ground.text("filler")).unwrap();
+    // The failure is told once, and what waited is written.
+    place.refuse(["sync", "data"], 3, &["data:/small took a write"]);
+    place.tell(["sync", "data"]);
+    place.umount();
+    place.mount();
+    assert!(std::fs::read(&file).unwrap() == content);
+    place.umount();
 }

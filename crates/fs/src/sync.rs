@@ -8,7 +8,7 @@ use spindle_base::FileId;
 use spindle_group::{ToldBefore, Wish};
 use spindle_sync::atomic::Ordering;
 
-use crate::error::FsResult;
+use crate::error::{FsError, FsResult};
 use crate::handle::Handle;
 use crate::system::{Core, FileSystem};
 
@@ -156,11 +156,20 @@ impl FileSystem {
     /// # Errors
     /// What the group says.
     pub fn close(&self) -> FsResult<()> {
+        self.close_for_heir()?.map_or(Ok(()), Err)
+    }
+
+    /// The same where another process follows with the same memory: blocks that no disk takes are left
+    /// there for it. Why not all could be written, where that is so.
+    ///
+    /// # Errors
+    /// What the group says, which is not closed then.
+    pub fn close_for_heir(&self) -> FsResult<Option<FsError>> {
         // One file that cannot be written keeps nothing else from the disks.
         let written = self.core.write_out_everything();
         self.core.write_dirty_nodes();
         self.core.group.close()?;
-        written
+        Ok(written.err())
     }
 }
 

@@ -555,18 +555,27 @@ impl Opened {
     /// # Errors
     /// Where a disk refused and no copy is left.
     pub fn close(&self) -> ControlResult<()> {
+        self.close_for_heir()?.map_or(Ok(()), Err)
+    }
+
+    /// The same where another process follows with the same memory, in which blocks that no disk takes
+    /// are left; why not all could be written, where that is so.
+    ///
+    /// # Errors
+    /// Where the group is not closed.
+    pub(crate) fn close_for_heir(&self) -> ControlResult<Option<ControlError>> {
         if !self.writable {
-            return Ok(());
+            return Ok(None);
         }
         self.keep_events(true);
-        let closed = self.file_system.close();
+        let closed = self.file_system.close_for_heir();
         for event in self.group().take_events() {
             tracing::warn!(kind = %event.kind, "{event}");
         }
         if let Err(error) = self.engine.flush_record() {
             tracing::error!(%error, "the record of the disks is not whole");
         }
-        Ok(closed?)
+        Ok(closed?.map(ControlError::from))
     }
 }
 

@@ -175,9 +175,15 @@ impl Daemon {
         self.mounts.suspend();
         let message = format!("process {} hands over", std::process::id());
         self.tell(Event::new(EventKind::GroupClosed, message));
-        let closed = self.opened.close();
+        let closed = self.opened.close_for_heir();
         self.opened.release_all();
-        closed?;
+        if let Some(error) = closed? {
+            let error = format!("{error:#}");
+            tracing::warn!(
+                error,
+                "what no disk took this process leaves to the next one"
+            );
+        }
         link.handed_over();
         Ok(())
     }
