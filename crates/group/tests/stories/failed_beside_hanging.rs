@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FailureGroupName, FileId};
-use spindle_device::{DiskSlot, Disks, FaultyOperation, Request, Work};
+use spindle_device::{DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, Work};
 use spindle_format::{STATE_PLACES, STATE_SLOT_BYTES};
 use spindle_group::{File, Group, Opener, Pass};
 
@@ -132,11 +132,11 @@ fn a_disk_that_hangs_is_waited_for_by_everybody_while_somebody_cannot_take_a_van
     assert_one_went(&scene, group, &file, &newer);
 }
 
-#[test]
-fn the_last_copy_that_can_be_read_is_waited_for_where_the_other_one_has_a_bad_place() {
-    let scene = Scene::mirrored(6);
+/// As [`mirrored`], with a disk that is asked first for what is read, and where the file lies there and
+/// on the other one.
+fn mirrored_with_one_asked_first(seed: u64) -> (Scene, Group, Arc<File>, [Range<u64>; 2]) {
+    let scene = Scene::mirrored(seed);
     scene.disks.set_deadline(DEADLINE);
-    // Asked first.
     let first = FailureGroupName::new(format!("F{}", FAILS.0)).unwrap();
     let opener = Opener {
         preferred_failure_group: Some(first),
@@ -146,19 +146,50 @@ fn the_last_copy_that_can_be_read_is_waited_for_where_the_other_one_has_a_bad_pl
     let backend = Arc::clone(&scene.disks) as Arc<dyn Disks>;
     let group = Group::open(backend, &slots, &scene.name, &opener).unwrap();
     let file = create(&group, 10, NORMAL);
-    let data = pattern(1, LENGTH);
-    group.write(&file, 0, &data).unwrap();
+    group.write(&file, 0, &pattern(1, LENGTH)).unwrap();
     group.sync().unwrap();
-    let bad = place_on(&group, &file, FAILS);
+    let places = [FAILS, HANGS].map(|slot| place_on(&group, &file, slot));
+    (scene, group, file, places)
+}
+
+#[test]
+fn the_last_copy_that_can_be_read_is_waited_for_where_the_other_one_has_a_bad_place() {
+    let (scene, group, file, [bad, good]) = mirrored_with_one_asked_first(6);
     scene.disks.fail_reads(FAILS, bad, u64::MAX);
-    let good = place_on(&group, &file, HANGS);
     (scene.disks).hang(HANGS, FaultyOperation::Read, good);
     assert!(waits_until_released(&scene, &[HANGS.0], || {
-        assert!(read(&group, &file, 0, LENGTH) == data);
+        assert!(read(&group, &file, 0, LENGTH) == pattern(1, LENGTH));
     }));
     assert_eq!(group.view().offline_disks_count, 0);
     assert_copies_equal(&scene, &group, &file, "the bad place was left");
     group.close().unwrap();
+}
+
+/// It counts as gone for a minute at most, and then the other one is given up.
+#[test]
+fn a_read_that_a_disk_left_unanswered_is_answered_by_it_where_the_other_one_hangs_for_good() {
+    let (scene, group, file, [unanswered, good]) = mirrored_with_one_asked_first(9);
+    let gone = DeviceErrorKind::Gone;
+    (scene.disks).fail(FAILS, FaultyOperation::Read, unanswered, 1, gone);
+    (scene.disks).hang(HANGS, FaultyOperation::Read, good);
+    let is_answered = thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&group, &file, 0, LENGTH));
+        let begun = Instant::now();
+        let mut now_ms = 0;
+        while !reader.is_finished() && begun.elapsed() < Duration::from_secs(20) {
+            while group.step(now_ms).unwrap() {}
+            now_ms += 6_000;
+            thread::sleep(Duration::from_millis(20));
+        }
+        let is_answered = reader.is_finished();
+        scene.disks.release(HANGS);
+        assert!(reader.join().unwrap() == pattern(1, LENGTH));
+        is_answered
+    });
+    assert!(is_answered, "it waits for the disk that hangs");
+    while group.step(1_000_000).unwrap() {}
+    assert_eq!(mode(&group, usize::from(HANGS.0)), "offline");
+    assert!(read(&group, &file, 0, LENGTH) == pattern(1, LENGTH));
 }
 
 const OF_ONE: u8 = 0xb1;
