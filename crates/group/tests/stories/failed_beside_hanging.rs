@@ -264,6 +264,25 @@ fn of_two_disks_that_have_a_bad_place_each_at_one_moment_one_goes() {
     assert_sound(&group);
 }
 
+/// Works until what a disk had missed that came back is there; a restore has hardly begun by then.
+pub(crate) fn catch_up(group: &Group) {
+    let is_resynced = || {
+        let operations = group.operations().into_iter();
+        !operations
+            .map(|operation| operation.pass)
+            .any(|pass| pass == Pass::Resync)
+    };
+    let mut now_ms = 0;
+    while !is_resynced() {
+        group.work(now_ms).unwrap();
+        now_ms += 1;
+    }
+    for _ in 0..3 {
+        now_ms += 6_000;
+        while group.step(now_ms).unwrap() {}
+    }
+}
+
 /// Extents that were made while the other disk was away have one copy until a restore has made the
 /// second one, also where that disk lacks nothing of all others any more.
 #[test]
@@ -279,23 +298,7 @@ fn a_disk_with_extents_whose_second_copies_are_not_made_yet_serves_on() {
         group.sync().unwrap();
         scene.disks.bring_back(FAILS);
         group.return_disks(&[FAILS]).unwrap();
-        // As far as what the disk had missed is there; the restore has hardly begun.
-        let is_resynced = || {
-            let passes = group
-                .operations()
-                .into_iter()
-                .map(|operation| operation.pass);
-            !passes.into_iter().any(|pass| pass == Pass::Resync)
-        };
-        let mut now_ms = 0;
-        while !is_resynced() {
-            group.work(now_ms).unwrap();
-            now_ms += 1;
-        }
-        for _ in 0..3 {
-            now_ms += 6_000;
-            while group.step(now_ms).unwrap() {}
-        }
+        catch_up(&group);
         if reopens {
             group.close().unwrap();
             drop((group, file));

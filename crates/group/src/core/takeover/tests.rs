@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::{Edit, KeptJournal, Table, file_key};
-use spindle_device::{DiskSlot, Disks, FaultyOperation, SharedMemory};
+use spindle_device::{
+    AlignedBuffer, DeviceErrorKind, DiskSlot, Disks, FaultyOperation, Request, SharedMemory, Work,
+};
 use spindle_format::{FileRecord, OPENER_BYTES, OPENER_PLACE};
 
 use super::Unflushed;
@@ -703,4 +705,25 @@ fn a_power_cut_after_a_takeover_leaves_known_what_a_disk_dropped_that_serves_on(
         assert_copies_equal(&scene, &group, &file, "after the power cut");
         assert!(read(&group, &file, 2 * AT, LENGTH) == data, "{was_written}");
     }
+}
+
+/// A disk failed something beside one that has just said it is gone: nothing notes yet what it lacks when
+/// the process is killed.
+#[test]
+fn a_disk_that_was_refused_to_go_is_known_as_unequal_by_whoever_takes_over() {
+    let scene = Scene::mirrored(19);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let is_equal = || journal.standing().unwrap().all_is_equal;
+    assert!(is_equal());
+    let (reads, gone) = (FaultyOperation::Read, DeviceErrorKind::Gone);
+    (scene.disks).fail(DiskSlot(DISK.0), reads, 0..4096, 1, gone);
+    let mut page = AlignedBuffer::zeroed(4096);
+    let mut batch = [Request::new(DiskSlot(DISK.0), 0, Work::Read(&mut page))];
+    group.membership.run(&mut batch);
+    batch[0].result.as_ref().unwrap_err();
+    assert!(is_equal(), "it may have blinked");
+    let goes = (group.membership).take_offline_if_borne(&[DiskNumber(0)], "it failed");
+    assert!(!goes.unwrap());
+    assert!(!is_equal());
 }
