@@ -7,7 +7,6 @@ use std::time::Duration;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber, FileId, Redundancy};
 use spindle_catalog::Region;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
-use spindle_format::{STATE_PLACES, STATE_SLOT_BYTES};
 
 use crate::Group;
 use crate::background::planner::Move;
@@ -175,27 +174,33 @@ fn a_disk_does_not_shrink_over_what_the_catalog_took_after_it_was_judged() {
     assert!(read(&group, &file, 0, 20 << 20) == pattern(1, 20 << 20));
 }
 
+/// It goes at each request in turn: at its label, or at the group state that has it.
 #[test]
 fn a_replacement_that_fails_as_it_joins_begins_no_new_outage() {
     let scene = Scene::mirrored(70);
     let away = DiskNumber(1);
+    let new = spare(&scene.disks, 1, 64);
     {
         let group = scene.open();
         group.offline_disks(&[away]).unwrap();
         group.close().unwrap();
     }
-    // From here on the row of the outage alone says that a person wanted it.
-    let group = scene.open();
-    assert!(group.is_by_hand(away));
-    let new = spare(&scene.disks, 1, 64);
-    let states = STATE_PLACES[0]..STATE_PLACES[1] + STATE_SLOT_BYTES as u64;
-    scene.disks.fail_writes(new.slot, states, 100);
     let changes = DiskChanges {
-        replace: vec![(away, new)],
+        replace: vec![(away, new.clone())],
         ..DiskChanges::default()
     };
-    group.change_disks(&changes).unwrap_err();
-    assert!(group.is_by_hand(away));
+    for request in 1.. {
+        let scene = scene.copy(request);
+        // From here on the row of the outage alone says that a person wanted it.
+        let group = scene.open();
+        assert!(group.is_by_hand(away));
+        scene.disks.vanish_after(new.slot, request);
+        if group.change_disks(&changes).is_ok() {
+            assert!(request >= 8, "labels, and the state");
+            return;
+        }
+        assert!(group.is_by_hand(away), "gone at request {request}");
+    }
 }
 
 /// A group of one disk that has data, and a change by which it gets smaller and another one joins.
