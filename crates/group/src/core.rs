@@ -318,7 +318,7 @@ impl Core {
         self.membership.rename(name)
     }
 
-    /// Renews the mark that says who has the group, and looks whether a disk was cut off.
+    /// Renews the mark that says who has the group, and looks whether a disk was cut off or set back.
     ///
     /// # Errors
     /// [`GroupErrorKind::Busy`] where another host has taken the group: it stops here. As
@@ -326,7 +326,8 @@ impl Core {
     pub fn heartbeat(&self, now_s: u64) -> Result<(), GroupError> {
         self.now_s.store(now_s, Ordering::Relaxed);
         self.keep_fence(self.membership.heartbeat(now_s))?;
-        self.keep_fence(self.membership.notice_cut_off())
+        self.keep_fence(self.membership.notice_cut_off())?;
+        self.keep_fence(self.membership.give_up_set_back())
     }
 
     /// Reads the labels, owner records and group states of every disk that serves, and writes
@@ -341,7 +342,7 @@ impl Core {
             match fault.outcome {
                 FaultOutcome::Repaired => {}
                 FaultOutcome::SetBack => {
-                    set_back.insert(fault.disk, format!("its {}: {}", fault.what, fault.why));
+                    set_back.insert(fault.disk, fault.set_back_why());
                     continue;
                 }
                 FaultOutcome::Repairable | FaultOutcome::Left | FaultOutcome::Failed(_) => continue,
@@ -354,7 +355,8 @@ impl Core {
             );
             self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
         }
-        self.keep_fence(self.membership.give_up_set_back(set_back))
+        self.membership.note_set_back(set_back);
+        self.keep_fence(self.membership.give_up_set_back())
     }
 
     /// For what is answered without a request to a disk, when it is done: refuses where this process

@@ -576,6 +576,7 @@ impl Membership {
             self.tell_those_that_answer(&inner);
             return self.refuse_stopped(&mut inner);
         }
+        self.note_older_marks(&mut inner);
         inner.opener.heartbeats_count += 1;
         self.claim_new_voters(&mut inner)
     }

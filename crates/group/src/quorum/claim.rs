@@ -202,7 +202,8 @@ impl Membership {
                 journal.is_some_and(|journal| journal.served_another(disk, appearance))
             })
         };
-        !unflushed.is_empty() || self.appearances().any(is_another)
+        let mut online = (self.appearances()).filter(|(disk, _)| self.is_online(*disk));
+        !unflushed.is_empty() || online.any(is_another)
     }
 
     /// Makes the two marks and looks after each; gives the disks that could not take them.

@@ -62,7 +62,8 @@ impl Membership {
             }
             other => other,
         };
-        if next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
+        // Those that were set back may go in this very round.
+        if !inner.set_back.is_empty() || next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
             next.features = next.features.with(Feature::LostContents);
         }
         let raises = next.features != inner.state.features;
@@ -107,6 +108,7 @@ impl Membership {
         let mut going = self.hanging.going();
         loop {
             going.extend(&self.gone_by(&inner.state, next));
+            inner.lose_set_back(next);
             voters::appoint(next);
             inner.epoch_tried += 1;
             next.epoch = inner.epoch_tried;
@@ -140,6 +142,7 @@ impl Membership {
             }
         }
         inner.state = next.clone();
+        inner.keep_set_back_away();
         if let Some(journal) = self.failed_flushes().journal() {
             journal.rely_on_epoch(next.epoch);
         }

@@ -3,43 +3,124 @@
 //!
 //! What proves it is a structure of the group's own that is whole, and older than what the disk has
 //! taken durably since: the group state in the slot that holds the last one, or the opener record of
-//! a voter. A disk that lost this may have lost anything, so nothing that it holds is relied on. It
-//! goes offline, and the same state says that it lost all of it; as one that was found so at an opening
-//! (`set_back.rs`) it does not come back while this opening lasts.
+//! a voter, at which each heartbeat looks before it writes the next one. A disk that lost this may have
+//! lost anything, so nothing that it holds is relied on. It goes offline, and the same state says that
+//! it lost all of it; as one that was found so at an opening (`set_back.rs`) it does not come back while
+//! this opening lasts.
 //!
 //! Where the group cannot do without it, it serves on, because nobody else can, and this is told once;
-//! it goes as soon as the others bear that. The next state, or the next heartbeat, is written over what
-//! proves it, so the disk is remembered here; a process that is killed meanwhile forgets it.
+//! it goes as soon as the others bear that, and whatever takes it offline before has lost all of it too.
+//! It is remembered by this process alone. The next process knows of it where nothing was written since
+//! over what shows it, and leaves it out then, or is refused where the group cannot do without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
-use spindle_format::Lost;
+use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_format::{GroupState, Lost, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
 
 use crate::error::GroupError;
 use crate::event::EventKind;
-use crate::quorum::Membership;
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::NEVER_AGAIN;
+use crate::quorum::{Inner, Membership};
+
+/// A disk that was set back while it served.
+#[derive(Debug)]
+pub(super) struct SetBack {
+    /// What shows it.
+    why: String,
+    /// The group could not do without it, and this was told.
+    is_told: bool,
+}
+
+impl SetBack {
+    fn shown_by(why: String) -> Self {
+        Self {
+            why,
+            is_told: false,
+        }
+    }
+}
+
+impl Inner {
+    /// Whether the voter's record is of this group and older than what it has taken durably.
+    pub(super) fn is_older_mark(&self, number: DiskNumber, found: &OpenerRecord) -> bool {
+        let heard = self.heard.get(&number);
+        found.group_uuid == self.opener.group_uuid
+            && heard.is_some_and(|heard| (found.sequence, found.heartbeats_count) < *heard)
+    }
+
+    /// Disks that were set back and do not serve by `next` have lost all that they held.
+    pub(super) fn lose_set_back(&self, next: &mut GroupState) {
+        for number in self.set_back.keys() {
+            let served = |state: &GroupState| {
+                (state.disk(*number)).is_some_and(|disk| disk.status.is_served())
+            };
+            let goes = served(&self.state) && !served(next);
+            if let Some(disk) = next.disk_mut(*number).filter(|_| goes) {
+                disk.lost = Lost::EVERYTHING;
+            }
+        }
+    }
+
+    /// Whatever they show from now on, those that do not serve stay away.
+    pub(super) fn keep_set_back_away(&mut self) {
+        for number in self.set_back.keys() {
+            let serves = (self.state.disk(*number)).is_some_and(|disk| disk.status.is_served());
+            if let Some(member) = self.members.get_mut(number).filter(|_| !serves) {
+                member.held_epoch = NEVER_AGAIN;
+            }
+        }
+    }
+}
 
 impl Membership {
-    /// Takes disks offline that serve and show an older image of themselves: those of `shown`, with what
-    /// shows it, and those that the group could not do without when they were found.
+    /// Notes voters whose opener record is older than they had taken, before it is written over.
+    pub(super) fn note_older_marks(&self, inner: &mut Inner) {
+        let voters: Vec<(DiskNumber, DiskSlot)> = (inner.state.voters())
+            .filter_map(|number| Some((number, self.slot(number)?)))
+            .collect();
+        let mut pages: Vec<AlignedBuffer> = (voters.iter())
+            .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
+            .collect();
+        let mut batch: Vec<Request<'_>> = (voters.iter().zip(&mut pages))
+            .map(|((_, slot), page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
+            .collect();
+        self.run(&mut batch);
+        let is_read: Vec<bool> = (batch.iter())
+            .map(|request| request.result.is_ok())
+            .collect();
+        drop(batch);
+        for (((number, _), page), _) in
+            (voters.iter().zip(&pages).zip(is_read)).filter(|(_, is)| *is)
+        {
+            let Ok(found) = OpenerRecord::parse(page, OPENER_PLACE) else {
+                continue;
+            };
+            if inner.is_older_mark(*number, &found) {
+                let why = "its opener record is an older one than it had taken".to_owned();
+                let found = SetBack::shown_by(why);
+                inner.set_back.entry(*number).or_insert(found);
+            }
+        }
+    }
+
+    /// Notes disks that were set back, with what shows it: they go by the next heartbeat.
+    pub(crate) fn note_set_back(&self, shown: BTreeMap<DiskNumber, String>) {
+        let mut inner = self.inner.lock();
+        for (number, why) in shown {
+            (inner.set_back.entry(number)).or_insert(SetBack::shown_by(why));
+        }
+    }
+
+    /// Takes disks offline that were set back while they served, where the group can do without them.
     ///
     /// # Errors
     /// As [`Membership::take_offline`].
-    pub(crate) fn give_up_set_back(
-        &self,
-        shown: BTreeMap<DiskNumber, String>,
-    ) -> Result<(), GroupError> {
+    pub(crate) fn give_up_set_back(&self) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
-        for (number, why) in shown {
-            inner.set_back.entry(number).or_insert(SetBack {
-                why,
-                is_told: false,
-            });
-        }
         let numbers: Vec<DiskNumber> = (inner.set_back.keys().copied())
             .filter(|number| self.is_online(*number))
             .collect();
@@ -72,26 +153,11 @@ impl Membership {
                  it with --force and add it as a new disk"
             );
             self.disk_event(EventKind::DiskOffline, number, message);
-            if let Some(member) = inner.members.get_mut(&number) {
-                member.held_epoch = NEVER_AGAIN;
-            }
             let mut next = inner.state.clone();
             set_offline(&mut next, &disks);
-            if let Some(disk) = next.disk_mut(number) {
-                disk.lost = Lost::EVERYTHING;
-            }
             self.publish(inner, next, Quorum::Half)?;
             self.claim_new_voters(inner)?;
         }
         Ok(())
     }
-}
-
-/// A disk that was set back while it served.
-#[derive(Debug)]
-pub(super) struct SetBack {
-    /// What shows it.
-    why: String,
-    /// The group could not do without it, and this was told.
-    is_told: bool,
 }

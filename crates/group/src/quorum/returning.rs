@@ -179,14 +179,10 @@ impl Membership {
     /// Refuses a voter that shows an older mark of whoever has the group than it has taken: a state may
     /// be in force for weeks, a mark is not.
     fn judge_mark(&self, inner: &Inner, look: &DiskLook, number: DiskNumber) -> Result<(), String> {
-        let is_older = |opener: &&OpenerRecord| {
-            let heard = inner.heard.get(&number);
-            opener.group_uuid == self.uuid
-                && heard.is_some_and(|heard| (opener.sequence, opener.heartbeats_count) < *heard)
-        };
-        match look.opener.as_ref().filter(is_older) {
-            None => Ok(()),
-            Some(_) => Err(format!(
+        let is_older = |opener: &OpenerRecord| inner.is_older_mark(number, opener);
+        match look.opener.as_ref().is_some_and(is_older) {
+            false => Ok(()),
+            true => Err(format!(
                 "was set back to an older image: it has heard less of this group than before it went \
                  away; drop disk {number} with --force and add it as a new disk"
             )),

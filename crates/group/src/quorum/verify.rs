@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
-use spindle_format::{Label, OpenerRecord, STATE_PLACES};
+use spindle_format::{Label, STATE_PLACES};
 use spindle_sync::atomic::Ordering;
 use spindle_sync::level::MutexGuard;
 
@@ -38,6 +38,13 @@ pub(crate) struct StructureFault {
     pub place: Option<u64>,
     pub why: String,
     pub outcome: FaultOutcome,
+}
+
+impl StructureFault {
+    /// What it shows of a disk that was set back.
+    pub fn set_back_why(&self) -> String {
+        format!("its {}: {}", self.what, self.why)
+    }
 }
 
 /// What became of it.
@@ -169,15 +176,9 @@ impl Membership {
             };
             if inner.state.voters().any(|voter| voter == *number) {
                 let ours = &inner.opener;
-                let is_set_back = |found: &OpenerRecord| {
-                    let heard = inner.heard.get(number);
-                    found.group_uuid == self.uuid
-                        && heard
-                            .is_some_and(|heard| (found.sequence, found.heartbeats_count) < *heard)
-                };
                 match &look.opener {
                     _ if look.newer_opener.is_some() => {}
-                    Some(found) if is_set_back(found) => note(
+                    Some(found) if inner.is_older_mark(*number, found) => note(
                         "opener record",
                         "it is an older one than the disk had taken".to_owned(),
                         FaultOutcome::SetBack,

@@ -20,6 +20,8 @@ use crate::serving::write_limit::{WriteLimit, Written};
 const STEP_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the mark that says who has the group is renewed.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// How often labels, opener records and group states are read again: at a heartbeat.
+const STRUCTURES_INTERVAL: Duration = Duration::from_secs(8);
 /// How often the space is looked at.
 const SPACE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often a sign of life is given.
@@ -110,6 +112,7 @@ fn follow_disks(daemon: &Daemon, limit: &mut WriteLimit) {
 fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
     let started = Instant::now();
     let mut heartbeat_at = started + HEARTBEAT_INTERVAL;
+    let mut structures_at = started + HEARTBEAT_INTERVAL;
     let mut alive_at = started;
     let mut sweep_at = started;
     let mut told = String::new();
@@ -131,7 +134,11 @@ fn work(daemon: &Daemon, rounds: &Rounds, stopped: &watch::Receiver<bool>) {
             if let Err(error) = daemon.opened.group().heartbeat(now_s) {
                 outcome = Err(error.into());
             }
-            if let Err(error) = daemon.look_after_disks(now_s % 10 < 2) {
+            let far = Instant::now() >= structures_at;
+            if far {
+                structures_at = Instant::now() + STRUCTURES_INTERVAL;
+            }
+            if let Err(error) = daemon.look_after_disks(far) {
                 outcome = Err(error);
             }
             if let Err(error) = daemon.scrub_on_schedule(now_s) {

@@ -19,6 +19,7 @@ impl Daemon {
         let file_system = self.opened.file_system();
         let link = self.keeper.as_deref();
         let is_last = link.is_some_and(KeeperLink::is_last);
+        let mut clients_return = false;
         for event in link.iter().flat_map(|link| link.events()) {
             self.tell(event);
         }
@@ -40,10 +41,8 @@ impl Daemon {
                 std::process::id()
             );
             self.tell(Event::new(EventKind::GroupTakenOver, message));
-            if !is_last && self.exports.are_left() {
-                // Their clients come back; without any the group is closed as after any last mount.
-                self.mounts.note_lost();
-            } else if !self.stay && self.mounts.close_if_empty() {
+            clients_return = !is_last && self.exports.are_left();
+            if !clients_return && !self.stay && self.mounts.close_if_empty() {
                 self.stop_in_order();
             }
         } else if let Some(mount) = &options.mount {
@@ -54,6 +53,10 @@ impl Daemon {
             self.exports.forget_former();
         } else if !is_last && !*self.stop.borrow() {
             self.take_over_exports();
+            if clients_return {
+                // From now on: without any client the group is closed as after any last mount.
+                self.mounts.note_lost();
+            }
         }
         if self.keeper.is_some() {
             self.listen_to_keeper()?;

@@ -24,7 +24,8 @@ fn look(membership: &Membership) -> Vec<FaultOutcome> {
         .filter(|fault| fault.outcome == FaultOutcome::SetBack)
         .map(|fault| (fault.disk, fault.why.clone()))
         .collect();
-    membership.give_up_set_back(shown).unwrap();
+    membership.note_set_back(shown);
+    membership.give_up_set_back().unwrap();
     faults.into_iter().map(|fault| fault.outcome).collect()
 }
 
@@ -90,4 +91,56 @@ fn a_disk_that_is_set_back_goes_when_the_others_can_do_without_it_and_is_not_for
     assert_eq!(look(&membership), []);
     assert_eq!(online(&membership), [0, 2]);
     assert_eq!(told(&membership), [EventKind::DiskOffline]);
+}
+
+#[test]
+fn a_heartbeat_sees_that_a_disk_was_set_back_before_it_writes_over_what_shows_it() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.heartbeat(2001).unwrap();
+    let older = image(&disks, 1);
+    membership.heartbeat(2003).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    membership.heartbeat(2005).unwrap();
+    assert_eq!(look(&membership), []);
+    assert_eq!(online(&membership), [0, 2]);
+    assert_eq!(told(&membership), [EventKind::DiskOffline]);
+}
+
+#[test]
+fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
+    let by_hand = |membership: &Membership, _: &SimulatedDisks| {
+        membership.take_offline(&[DiskNumber(1)], "test").unwrap();
+    };
+    let at_a_heartbeat = |membership: &Membership, disks: &SimulatedDisks| {
+        disks.fail_writes(DiskSlot(1), 0..u64::MAX, 1);
+        membership.heartbeat(2003).unwrap();
+        disks.clear_faults(DiskSlot(1));
+    };
+    let at_a_state = |membership: &Membership, disks: &SimulatedDisks| {
+        disks.fail_writes(DiskSlot(1), 0..u64::MAX, 1);
+        membership.change_state(|_| {}).unwrap();
+        disks.clear_faults(DiskSlot(1));
+    };
+    let ways: [&dyn Fn(&Membership, &SimulatedDisks); 3] = [&by_hand, &at_a_heartbeat, &at_a_state];
+    for way in ways {
+        let disks = make("abc", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        membership.change_state(|_| {}).unwrap();
+        let older = image(&disks, 1);
+        membership.begin_catching_up(std::iter::once(DiskNumber(2)));
+        membership.change_state(|_| {}).unwrap();
+        membership.change_state(|_| {}).unwrap();
+        disks.overwrite(DiskSlot(1), 0, &older);
+        assert!(look(&membership).contains(&FaultOutcome::SetBack));
+        assert_eq!(online(&membership), [0, 1, 2]);
+        membership.change_state(|_| {}).unwrap();
+        membership.heartbeat(2001).unwrap();
+        way(&membership, &disks);
+        assert_eq!(online(&membership), [0, 2]);
+        let state = membership.state();
+        assert_eq!(state.disk(DiskNumber(1)).unwrap().lost, Lost::EVERYTHING);
+        let refused = (membership.judge_return(&[DiskSlot(1)], &|_| None)).unwrap_err();
+        assert!(refused.message.contains("set back"), "{refused}");
+    }
 }

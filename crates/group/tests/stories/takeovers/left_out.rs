@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spindle_base::FileId;
+use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_catalog::KeptJournal;
 use spindle_device::{DiskSlot, Disks};
 use spindle_group::{Group, GroupError, GroupErrorKind};
@@ -102,7 +102,7 @@ fn half_of_a_mirror_that_lacks_something_does_not_go_on_for_the_half_that_hangs(
     let group = open_kept(&scene, &journal);
     let file = create(&group, 10, NORMAL);
     group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
-    group.offline_disks(&[spindle_base::DiskNumber(0)]).unwrap();
+    group.offline_disks(&[DiskNumber(0)]).unwrap();
     group.write(&file, 0, &pattern(2, 1 << 20)).unwrap();
     group.sync().unwrap();
     group.return_disks(&[DiskSlot(0)]).unwrap();
@@ -146,6 +146,26 @@ fn half_of_a_mirror_that_may_have_dropped_something_does_not_go_on_for_the_half_
     }
 }
 
+/// What is on a disk that is offline counts for nothing, whatever it may have dropped.
+#[test]
+fn a_disk_that_was_offline_and_came_back_another_keeps_nobody_from_going_on() {
+    let scene = Scene::new(58, Redundancy::Normal, &[(0, 64), (0, 64), (1, 64)]);
+    let journal = KeptJournal::create().unwrap();
+    let group = open_kept(&scene, &journal);
+    let file = create(&group, 10, NORMAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    group.sync().unwrap();
+    group.offline_disks(&[DiskNumber(1)]).unwrap();
+    scene.disks.vanish(DiskSlot(1));
+    scene.disks.bring_back(DiskSlot(1));
+    group.write(&file, 0, &pattern(2, 1 << 20)).unwrap();
+    std::mem::forget((group, file));
+    let disks = Arc::clone(&scene.disks) as Arc<dyn Disks>;
+    let group = take_over_of(&scene, &journal, disks, &[DiskSlot(1), DiskSlot(2)]).unwrap();
+    let file = group.file(FileId(10)).unwrap();
+    assert!(read(&group, &file, 0, 1 << 20) == pattern(2, 1 << 20));
+}
+
 /// Extents were made while it was away. It lacks nothing of all others any more, and their second copies
 /// are not made yet.
 #[test]
@@ -153,7 +173,7 @@ fn half_of_a_mirror_that_has_no_copy_of_some_extents_does_not_go_on_for_the_half
     let scene = Scene::mirrored(57);
     let journal = KeptJournal::create().unwrap();
     let group = open_kept(&scene, &journal);
-    group.offline_disks(&[spindle_base::DiskNumber(0)]).unwrap();
+    group.offline_disks(&[DiskNumber(0)]).unwrap();
     let file = create(&group, 10, NORMAL);
     let data = pattern(1, 30 << 20);
     group.write(&file, 0, &data).unwrap();
