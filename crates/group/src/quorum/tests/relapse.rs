@@ -107,6 +107,8 @@ fn a_heartbeat_sees_that_a_disk_was_set_back_before_it_writes_over_what_shows_it
     assert_eq!(told(&membership), [EventKind::DiskOffline]);
 }
 
+type Way<'a> = &'a dyn Fn(&Membership, &SimulatedDisks);
+
 #[test]
 fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
     let by_hand = |membership: &Membership, _: &SimulatedDisks| {
@@ -122,7 +124,7 @@ fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
         membership.change_state(|_| {}).unwrap();
         disks.clear_faults(DiskSlot(1));
     };
-    let ways: [&dyn Fn(&Membership, &SimulatedDisks); 3] = [&by_hand, &at_a_heartbeat, &at_a_state];
+    let ways: [Way<'_>; 3] = [&by_hand, &at_a_heartbeat, &at_a_state];
     for way in ways {
         let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
