@@ -342,7 +342,7 @@ impl Core {
             match fault.outcome {
                 FaultOutcome::Repaired => {}
                 FaultOutcome::SetBack => {
-                    set_back.insert(fault.disk, fault.set_back_why());
+                    set_back.insert(fault.disk, fault.why);
                     continue;
                 }
                 FaultOutcome::Repairable | FaultOutcome::Left | FaultOutcome::Failed(_) => continue,

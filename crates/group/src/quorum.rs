@@ -120,6 +120,8 @@ struct Member {
     held_slot: usize,
     /// The epoch of the newest state that it is known to hold.
     held_epoch: u64,
+    /// That of the state in the other slot, where this process wrote it; else 0.
+    spare_epoch: u64,
 }
 
 #[derive(Debug)]

@@ -256,6 +256,7 @@ impl Membership {
         let label = self.first_label(inner, joining);
         let member = Member {
             held_epoch: 0,
+            spare_epoch: 0,
             path: self.disks.path(joining.disk.slot),
             label,
             late: LateCopies::default(),

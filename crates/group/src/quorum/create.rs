@@ -86,6 +86,7 @@ impl Membership {
                 late: LateCopies::default(),
                 held_slot: 1,
                 held_epoch: 0,
+                spare_epoch: 0,
             };
             members.insert(entry.number, member);
         }

@@ -62,6 +62,8 @@ struct Watch {
     by_slot: BTreeMap<DiskSlot, DiskNumber>,
     /// Disks that came back, as long as they may lack what others have.
     catching_up: BTreeSet<DiskNumber>,
+    /// Disks that serve though nothing on them is relied on: the group cannot do without them yet.
+    set_back: BTreeSet<DiskNumber>,
     /// Failure groups that have extents with fewer copies than their files ask for, until all are made:
     /// how many the fewest have. By the group's redundancy that may be enough.
     short: BTreeMap<u16, usize>,
@@ -120,7 +122,9 @@ impl Watch {
     fn bears_loss_of(&self, disks: &BTreeSet<DiskNumber>, beside: &BTreeSet<DiskNumber>) -> bool {
         let lacking: BTreeSet<u16> = (self.disks.iter())
             .filter(|(number, seen)| {
-                let lacks = seen.is_away || self.catching_up.contains(number);
+                let lacks = seen.is_away
+                    || self.catching_up.contains(number)
+                    || self.set_back.contains(number);
                 let is_gone = disks.contains(number) || self.is_gone(**number, beside);
                 seen.holds_data && (lacks || is_gone)
             })
@@ -288,7 +292,8 @@ impl Hanging {
     /// only where nobody else lacks anything.
     fn note_equality(&self, watch: &Watch) {
         if let Some(journal) = self.journal.get() {
-            let is_equal = watch.catching_up.is_empty() && !watch.is_short();
+            let nobody_lacks = watch.catching_up.is_empty() && watch.set_back.is_empty();
+            let is_equal = nobody_lacks && !watch.is_short();
             journal.note_all_is_equal(is_equal);
         }
     }
@@ -316,6 +321,30 @@ impl Hanging {
             hanging: self,
             disks: disks.clone(),
         })
+    }
+
+    /// As [`Self::reserve`], for one that was set back; that it lacks everything is known already.
+    pub(super) fn reserve_set_back(&self, disk: DiskNumber) -> Option<Going<'_>> {
+        let disks = BTreeSet::from([disk]);
+        let mut watch = self.watch.lock();
+        if !watch.bears_loss_of(&disks, &watch.going) {
+            return None;
+        }
+        watch.going.insert(disk);
+        drop(watch);
+        Some(Going {
+            hanging: self,
+            disks,
+        })
+    }
+
+    /// Nothing on the disk is relied on any more, as long as it serves.
+    pub(super) fn note_set_back(&self, disk: DiskNumber) {
+        let mut watch = self.watch.lock();
+        if watch.serves(disk) {
+            watch.set_back.insert(disk);
+            self.note_equality(&watch);
+        }
     }
 
     /// Whether [`Self::reserve`] would refuse these disks, whatever becomes of others that are on their
@@ -354,6 +383,7 @@ impl Hanging {
             disks,
             given_up,
             catching_up,
+            set_back,
             going,
             unsettled,
             waited_for,
@@ -362,6 +392,7 @@ impl Hanging {
         let serves = |disk: &DiskNumber| disks.get(disk).is_some_and(|seen| seen.serves);
         given_up.retain(serves);
         catching_up.retain(serves);
+        set_back.retain(serves);
         going.retain(serves);
         unsettled.retain(|disk, _| serves(disk));
         waited_for.retain(|disk, _| serves(disk));
@@ -583,6 +614,17 @@ mod tests {
         assert!(!hanging.may_give_up(DiskSlot(1), &[]));
         hanging.watch.lock().catching_up.clear();
         assert!(hanging.may_give_up(DiskSlot(1), &[]));
+    }
+
+    #[test]
+    fn what_is_set_back_lacks_everything_until_it_goes() {
+        let hanging = hanging(2, &[0, 1, 2]);
+        hanging.watch.lock().short.insert(0, 1);
+        hanging.note_set_back(ONE);
+        assert!(hanging.reserve_set_back(ONE).is_none());
+        assert!(!hanging.may_give_up(DiskSlot(1), &[]));
+        hanging.watch.lock().short.clear();
+        assert!(hanging.reserve_set_back(ONE).is_some());
     }
 
     #[test]

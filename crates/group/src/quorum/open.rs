@@ -300,6 +300,7 @@ pub(super) fn member(look: &DiskLook, label: &Label, elected: &GroupState) -> Me
         late: LateCopies::default(),
         held_slot,
         held_epoch: surely_held(look, label, elected),
+        spare_epoch: 0,
     }
 }
 

@@ -138,6 +138,7 @@ impl Membership {
         for (number, member) in &mut inner.members {
             if self.serves(next, *number) {
                 member.held_slot = 1 - member.held_slot;
+                member.spare_epoch = member.held_epoch;
                 member.held_epoch = next.epoch;
             }
         }

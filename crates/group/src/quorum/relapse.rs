@@ -1,12 +1,16 @@
 //! Disks that serve and show an older image of themselves: a snapshot or a backup that was written
 //! back below the open group, or a disk that said "durable" of what it then dropped.
 //!
-//! What proves it is a structure of the group's own that is whole, and older than what the disk has
-//! taken durably since: the group state in the slot that holds the last one, or the opener record of
-//! a voter, at which each heartbeat looks before it writes the next one. A disk that lost this may have
-//! lost anything, so nothing that it holds is relied on. It goes offline, and the same state says that
-//! it lost all of it; as one that was found so at an opening (`set_back.rs`) it does not come back while
-//! this opening lasts.
+//! What proves it is whole, the group's own, and older than what the disk has taken durably since:
+//! - an earlier mark of this very opening in a voter's opener record, at which each heartbeat looks
+//!   before it writes the next one. A mark of another opening proves nothing: whoever is delayed on
+//!   its way to a disk may write one over ours, see `contest.rs`;
+//! - two of three: the states in both slots, and the opener record, of whichever opening. Whoever is
+//!   delayed writes over one.
+//!
+//! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline,
+//! and the same state says that it lost all of it; as one that was found so at an opening (`set_back.rs`)
+//! it does not come back while this opening lasts.
 //!
 //! Where the group cannot do without it, it serves on, because nobody else can, and this is told once;
 //! it goes as soon as the others bear that, and whatever takes it offline before has lost all of it too.
@@ -21,6 +25,8 @@ use spindle_format::{GroupState, Lost, OPENER_BYTES, OPENER_PLACE, OpenerRecord}
 
 use crate::error::GroupError;
 use crate::event::EventKind;
+use crate::quorum::claim::is_same_opening;
+use crate::quorum::look::{DiskLook, SlotFound, look};
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::NEVER_AGAIN;
 use crate::quorum::{Inner, Membership};
@@ -44,21 +50,43 @@ impl SetBack {
 }
 
 impl Inner {
-    /// Whether the voter's record is of this group and older than what it has taken durably.
+    /// Whether the voter's record is of this group and older than what it has taken durably, whoever
+    /// wrote it.
     pub(super) fn is_older_mark(&self, number: DiskNumber, found: &OpenerRecord) -> bool {
         let heard = self.heard.get(&number);
         found.group_uuid == self.opener.group_uuid
             && heard.is_some_and(|heard| (found.sequence, found.heartbeats_count) < *heard)
     }
 
+    /// What shows that the disk was set back.
+    pub(super) fn shows_relapse(&self, number: DiskNumber, look: &DiskLook) -> Option<String> {
+        let member = self.members.get(&number)?;
+        let older = |slot: usize, held: u64| match &look.states[slot] {
+            SlotFound::State(state) if state.epoch < held => Some(format!(
+                "its group state is of epoch {}, and it had taken that of epoch {held}",
+                state.epoch
+            )),
+            _ => None,
+        };
+        let mark = (look.opener.as_ref()).filter(|found| self.is_older_mark(number, found));
+        let older_mark = "its opener record is an older one than it had taken";
+        if mark.is_some_and(|found| is_same_opening(found, &self.opener)) {
+            return Some(older_mark.to_owned());
+        }
+        let shown = [
+            older(member.held_slot, member.held_epoch),
+            older(1 - member.held_slot, member.spare_epoch),
+            mark.map(|_| older_mark.to_owned()),
+        ];
+        let shown: Vec<String> = shown.into_iter().flatten().collect();
+        (shown.len() > 1).then(|| shown.join(", and "))
+    }
+
     /// Disks that were set back and do not serve by `next` have lost all that they held.
     pub(super) fn lose_set_back(&self, next: &mut GroupState) {
         for number in self.set_back.keys() {
-            let served = |state: &GroupState| {
-                (state.disk(*number)).is_some_and(|disk| disk.status.is_served())
-            };
-            let goes = served(&self.state) && !served(next);
-            if let Some(disk) = next.disk_mut(*number).filter(|_| goes) {
+            let disk = next.disk_mut(*number);
+            if let Some(disk) = disk.filter(|disk| !disk.status.is_served()) {
                 disk.lost = Lost::EVERYTHING;
             }
         }
@@ -76,7 +104,8 @@ impl Inner {
 }
 
 impl Membership {
-    /// Notes voters whose opener record is older than they had taken, before it is written over.
+    /// Notes voters that were set back, where their opener record shows something of it, before it is
+    /// written over.
     pub(super) fn note_older_marks(&self, inner: &mut Inner) {
         let voters: Vec<(DiskNumber, DiskSlot)> = (inner.state.voters())
             .filter_map(|number| Some((number, self.slot(number)?)))
@@ -92,16 +121,23 @@ impl Membership {
             .map(|request| request.result.is_ok())
             .collect();
         drop(batch);
-        for (((number, _), page), _) in
-            (voters.iter().zip(&pages).zip(is_read)).filter(|(_, is)| *is)
-        {
-            let Ok(found) = OpenerRecord::parse(page, OPENER_PLACE) else {
-                continue;
-            };
-            if inner.is_older_mark(*number, &found) {
-                let why = "its opener record is an older one than it had taken".to_owned();
+        let read = (voters.iter().zip(&pages).zip(is_read)).filter(|(_, is_read)| *is_read);
+        let older: Vec<(DiskNumber, DiskSlot)> = read
+            .filter(|((voter, page), _)| {
+                let found = OpenerRecord::parse(page, OPENER_PLACE);
+                found.is_ok_and(|found| inner.is_older_mark(voter.0, &found))
+            })
+            .map(|((voter, _), _)| *voter)
+            .collect();
+        for (number, slot) in older {
+            let looks = look(&*self.disks, &[slot]);
+            let why = looks
+                .first()
+                .and_then(|look| inner.shows_relapse(number, look));
+            if let Some(why) = why {
+                self.hanging.note_set_back(number);
                 let found = SetBack::shown_by(why);
-                inner.set_back.entry(*number).or_insert(found);
+                inner.set_back.entry(number).or_insert(found);
             }
         }
     }
@@ -110,6 +146,7 @@ impl Membership {
     pub(crate) fn note_set_back(&self, shown: BTreeMap<DiskNumber, String>) {
         let mut inner = self.inner.lock();
         for (number, why) in shown {
+            self.hanging.note_set_back(number);
             (inner.set_back.entry(number)).or_insert(SetBack::shown_by(why));
         }
     }
@@ -127,7 +164,7 @@ impl Membership {
         for number in numbers {
             self.refuse_stopped(inner)?;
             let disks = BTreeSet::from([number]);
-            let going = self.hanging.reserve(&disks);
+            let going = self.hanging.reserve_set_back(number);
             let title = format!(
                 "group {}: disk {}",
                 inner.state.group_name,

@@ -5,8 +5,8 @@
 //!
 //! What they must say is in memory, proven by every other disk; so what is damaged is written
 //! again. A structure that somebody else wrote there whole (another group, a newer program, a
-//! newer owner) is not damage and is left: the heartbeat tells of owners. One that is whole and older
-//! than what the disk had taken is no damage either, but shows that the disk was set back, see
+//! newer owner) is not damage and is left: the heartbeat tells of owners. Where several are whole and
+//! older than what the disk had taken, that is no damage either, but the disk was set back: see
 //! `relapse.rs`.
 //!
 //! Looking takes no lock, and counts where nobody wrote a structure meanwhile. Before anything is
@@ -32,19 +32,12 @@ const LOOKS_MOST: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StructureFault {
     pub disk: DiskNumber,
-    /// `label`, `opener record` or `group state`.
+    /// `label`, `opener record`, `group state`, or `content` of a disk that was set back.
     pub what: &'static str,
     /// Where the one copy of a label lies that is meant; the others are good.
     pub place: Option<u64>,
     pub why: String,
     pub outcome: FaultOutcome,
-}
-
-impl StructureFault {
-    /// What it shows of a disk that was set back.
-    pub fn set_back_why(&self) -> String {
-        format!("its {}: {}", self.what, self.why)
-    }
 }
 
 /// What became of it.
@@ -56,7 +49,7 @@ pub(crate) enum FaultOutcome {
     Repairable,
     /// It is left, because it may be somebody else's.
     Left,
-    /// It is whole, and older than what the disk had taken durably: the disk was set back.
+    /// The disk was set back: its structures are older than what it had taken durably.
     SetBack,
     /// It could not be written.
     Failed(String),
@@ -174,15 +167,14 @@ impl Membership {
                     outcome,
                 });
             };
+            if let Some(why) = inner.shows_relapse(*number, look) {
+                note("content", why, FaultOutcome::SetBack);
+                continue;
+            }
             if inner.state.voters().any(|voter| voter == *number) {
                 let ours = &inner.opener;
                 match &look.opener {
                     _ if look.newer_opener.is_some() => {}
-                    Some(found) if inner.is_older_mark(*number, found) => note(
-                        "opener record",
-                        "it is an older one than the disk had taken".to_owned(),
-                        FaultOutcome::SetBack,
-                    ),
                     None => note(
                         "opener record",
                         "it is damaged".to_owned(),
@@ -201,11 +193,8 @@ impl Membership {
                 SlotFound::Newer(_) => {}
                 SlotFound::State(state) => note(
                     "group state",
-                    format!(
-                        "it is of epoch {}, and the disk had taken that of epoch {}",
-                        state.epoch, member.held_epoch
-                    ),
-                    FaultOutcome::SetBack,
+                    format!("it is an older one, of epoch {}", state.epoch),
+                    FaultOutcome::Repairable,
                 ),
                 SlotFound::Blank => note(
                     "group state",

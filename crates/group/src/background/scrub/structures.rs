@@ -80,7 +80,7 @@ impl Group {
         for fault in self.membership.verify_structures(run.repairs()) {
             self.tell_structure(run, &fault);
             if fault.outcome == FaultOutcome::SetBack {
-                set_back.insert(fault.disk, fault.set_back_why());
+                set_back.insert(fault.disk, fault.why);
             }
         }
         self.membership.note_set_back(set_back);

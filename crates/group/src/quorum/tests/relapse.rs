@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, SimulatedDisks};
-use spindle_format::Lost;
+use spindle_format::{Lost, OPENER_PLACE, STATE_PLACES};
 
-use super::{make, online, open};
+use super::{joining_last, make, online, open};
 use crate::event::EventKind;
 use crate::quorum::{FaultOutcome, Membership};
 
@@ -67,8 +67,9 @@ fn a_disk_that_is_set_back_goes_when_the_others_can_do_without_it_and_is_not_for
     let disks = make("abc", Redundancy::Normal);
     let membership = open(&disks).unwrap();
     membership.change_state(|_| {}).unwrap();
-    let newest = image(&disks, 2);
     let older = image(&disks, 1);
+    membership.change_state(|_| {}).unwrap();
+    let newest = image(&disks, 2);
     membership.take_offline(&[DiskNumber(2)], "test").unwrap();
     disks.overwrite(DiskSlot(1), 0, &older);
     assert_eq!(look(&membership), [FaultOutcome::SetBack]);
@@ -107,6 +108,41 @@ fn a_heartbeat_sees_that_a_disk_was_set_back_before_it_writes_over_what_shows_it
     assert_eq!(told(&membership), [EventKind::DiskOffline]);
 }
 
+/// Somebody whose request was under way for long writes over one structure.
+#[test]
+fn one_structure_of_another_opening_does_not_cost_its_disk() {
+    for place in [OPENER_PLACE, STATE_PLACES[0], STATE_PLACES[1]] {
+        let disks = make("abc", Redundancy::Normal);
+        let older = disks.bytes(DiskSlot(1), place, 4096);
+        open(&disks).unwrap().close().unwrap();
+        let membership = open(&disks).unwrap();
+        membership.heartbeat(2001).unwrap();
+        membership.change_state(|_| {}).unwrap();
+        disks.overwrite(DiskSlot(1), place, &older);
+        let outcomes = look(&membership);
+        let is_mended = |outcome: &FaultOutcome| *outcome == FaultOutcome::Repaired;
+        assert!(outcomes.iter().all(is_mended), "{outcomes:?}");
+        disks.overwrite(DiskSlot(1), place, &older);
+        membership.heartbeat(2003).unwrap();
+        look(&membership);
+        assert_eq!(online(&membership), [0, 1, 2]);
+        assert_eq!(told(&membership), []);
+    }
+}
+
+#[test]
+fn an_image_of_an_earlier_opening_is_seen_at_a_heartbeat() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 1);
+    open(&disks).unwrap().close().unwrap();
+    let membership = open(&disks).unwrap();
+    membership.heartbeat(2001).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    membership.heartbeat(2003).unwrap();
+    look(&membership);
+    assert_eq!(online(&membership), [0, 2]);
+}
+
 type Way<'a> = &'a dyn Fn(&Membership, &SimulatedDisks);
 
 #[test]
@@ -124,10 +160,18 @@ fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
         membership.change_state(|_| {}).unwrap();
         disks.clear_faults(DiskSlot(1));
     };
-    let ways: [Way<'_>; 3] = [&by_hand, &at_a_heartbeat, &at_a_state];
+    let with_one_that_joins = |membership: &Membership, disks: &SimulatedDisks| {
+        let joining = joining_last(membership, "abca");
+        disks.fail_writes(DiskSlot(1), 0..u64::MAX, 1);
+        disks.fail_writes(DiskSlot(3), 0..u64::MAX, 1);
+        membership.change_standings(&joining).unwrap_err();
+        disks.clear_faults(DiskSlot(1));
+    };
+    let ways: [Way<'_>; 4] = [&by_hand, &at_a_heartbeat, &at_a_state, &with_one_that_joins];
     for way in ways {
         let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
+        disks.attach(super::DISK_BYTES);
         membership.change_state(|_| {}).unwrap();
         let older = image(&disks, 1);
         membership.begin_catching_up(std::iter::once(DiskNumber(2)));
