@@ -150,20 +150,20 @@ fn a_read_meets_no_page_that_lies_where_another_copy_is_right() {
             .lines()
             .any(|line| line.contains(&page) && line.contains("written again"))
     });
-    assert!(told.count() >= 3, "{events}");
+    let told_count = told.count();
+    assert!(told_count > 0, "{events}");
     let left = before
         .iter()
         .filter(|(disk_path, offset_bytes, was)| bytes_at(disk_path, *offset_bytes) != *was);
-    assert!(
-        left.count() <= 3,
-        "what was read is right on the disk again"
+    assert_eq!(
+        left.count(),
+        before.len() - told_count,
+        "what was read is right on the disk again: {events}"
     );
     server.stop();
     let report = scrub(&place, "data", &["--repair"], 0);
-    assert_eq!(
-        report["findings_count"], report["repaired_count"],
-        "{report}"
-    );
+    assert_eq!(report["repaired_count"], before.len() - told_count);
+    assert_eq!(report["findings_count"], report["repaired_count"]);
     for (disk_path, offset_bytes, was) in &before {
         assert!(bytes_at(disk_path, *offset_bytes) == *was);
     }
@@ -256,12 +256,12 @@ fn a_read_meets_no_page_of_innodb_that_lies_where_another_copy_is_right() {
             .lines()
             .any(|line| line.contains(&page) && line.contains("written again"))
     });
-    assert!(told.count() >= 3, "{events}");
+    // Which copies the reads take depends on what the disks have to do.
+    let told_count = told.count();
+    assert!(told_count > 0, "{events}");
     let report = scrub(&place, "data", &["--repair"], 0);
-    assert_eq!(
-        report["findings_count"], report["repaired_count"],
-        "{report}"
-    );
+    assert_eq!(report["repaired_count"], before.len() - told_count);
+    assert_eq!(report["findings_count"], report["repaired_count"]);
     for (disk_path, offset_bytes, was) in &before {
         assert!(bytes_at(disk_path, *offset_bytes) == *was);
     }
