@@ -570,6 +570,7 @@ impl Membership {
         self.disks.look();
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
+        self.note_older_marks(&mut inner);
         inner.opener.heartbeat_s = now_s;
         if inner.state.voters().any(|number| self.is_silent(number)) {
             // Those that answer show that this process lives. The count stays: one that misses two
@@ -578,7 +579,6 @@ impl Membership {
             self.tell_those_that_answer(&inner);
             return self.refuse_stopped(&mut inner);
         }
-        self.note_older_marks(&mut inner);
         inner.opener.heartbeats_count += 1;
         self.claim_new_voters(&mut inner)
     }
@@ -593,6 +593,7 @@ impl Membership {
         self.disks.look();
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
+        self.note_older_marks(&mut inner);
         inner.opener.heartbeat_s = now_s;
         self.tell_those_that_answer(&inner);
         self.refuse_stopped(&mut inner)

@@ -189,6 +189,7 @@ impl Membership {
         if has_new_voters {
             return self.claim_voters(&mut inner, quorum);
         }
+        inner.hear_all();
         self.own_record(&inner);
         Ok(())
     }

@@ -56,6 +56,7 @@ impl Membership {
         quorum: Quorum,
     ) -> Result<(), GroupError> {
         self.refuse_stopped(inner)?;
+        self.note_older_marks(inner);
         let quorum = match quorum {
             Quorum::Half if self.recovers.load(Ordering::Acquire) && !self.was_forced => {
                 Quorum::Opening

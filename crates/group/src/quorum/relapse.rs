@@ -2,8 +2,8 @@
 //! back below the open group, or a disk that said "durable" of what it then dropped.
 //!
 //! What proves it is whole, the group's own, and older than what the disk has taken durably since:
-//! - an earlier mark of this very opening in a voter's opener record, at which each heartbeat looks
-//!   before it writes the next one. A mark of another opening proves nothing: whoever is delayed on
+//! - an earlier mark of this very opening in a voter's opener record, at which each beat, and each new state,
+//!   looks before it is written over. A mark of another opening proves nothing: whoever is delayed on
 //!   its way to a disk may write one over ours, see `contest.rs`;
 //! - two of three: the states in both slots, and the opener record, of whichever opening. Whoever is
 //!   delayed writes over one.
@@ -50,9 +50,16 @@ impl SetBack {
 }
 
 impl Inner {
+    /// Every voter that serves has taken the opener record as it is.
+    pub(super) fn hear_all(&mut self) {
+        let mark = (self.opener.sequence, self.opener.heartbeats_count);
+        let voters = (self.state.voters()).filter(|number| self.members.contains_key(number));
+        self.heard.extend(voters.map(|number| (number, mark)));
+    }
+
     /// Whether the voter's record is of this group and older than what it has taken durably, whoever
     /// wrote it.
-    pub(super) fn is_older_mark(&self, number: DiskNumber, found: &OpenerRecord) -> bool {
+    fn is_older_mark(&self, number: DiskNumber, found: &OpenerRecord) -> bool {
         let heard = self.heard.get(&number);
         found.group_uuid == self.opener.group_uuid
             && heard.is_some_and(|heard| (found.sequence, found.heartbeats_count) < *heard)
@@ -104,10 +111,11 @@ impl Inner {
 }
 
 impl Membership {
-    /// Notes voters that were set back, where their opener record shows something of it, before it is
-    /// written over.
+    /// Notes voters that answer and were set back, where their opener record shows something of it: to be
+    /// called before what shows it is written over.
     pub(super) fn note_older_marks(&self, inner: &mut Inner) {
         let voters: Vec<(DiskNumber, DiskSlot)> = (inner.state.voters())
+            .filter(|number| inner.heard.contains_key(number) && !self.is_silent(*number))
             .filter_map(|number| Some((number, self.slot(number)?)))
             .collect();
         let mut pages: Vec<AlignedBuffer> = (voters.iter())

@@ -21,7 +21,7 @@
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
-use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost, OpenerRecord};
+use spindle_format::{DiskStatus, GroupState, Label, LabelStatus, Lost};
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::quorum::create::is_same_disk;
@@ -125,7 +125,7 @@ impl Membership {
                 ));
             }
         }
-        self.judge_mark(inner, look, number)?;
+        Self::judge_mark(inner, look, number)?;
         let held = held_epoch(number).max(inner.held_epoch(number));
         let Some(newest) = look.newest_state() else {
             let is_blank = |slot: &SlotFound| matches!(slot, SlotFound::Blank);
@@ -176,15 +176,14 @@ impl Membership {
         Ok(number)
     }
 
-    /// Refuses a voter that shows an older mark of whoever has the group than it has taken: a state may
-    /// be in force for weeks, a mark is not.
-    fn judge_mark(&self, inner: &Inner, look: &DiskLook, number: DiskNumber) -> Result<(), String> {
-        let is_older = |opener: &OpenerRecord| inner.is_older_mark(number, opener);
-        match look.opener.as_ref().is_some_and(is_older) {
-            false => Ok(()),
-            true => Err(format!(
-                "was set back to an older image: it has heard less of this group than before it went \
-                 away; drop disk {number} with --force and add it as a new disk"
+    /// Refuses one that shows that it was set back, by its mark too: a state may be in force for weeks, a
+    /// mark is not.
+    fn judge_mark(inner: &Inner, look: &DiskLook, number: DiskNumber) -> Result<(), String> {
+        match inner.shows_relapse(number, look) {
+            None => Ok(()),
+            Some(why) => Err(format!(
+                "was set back to an older image: {why}; drop disk {number} with --force and add it as \
+                 a new disk"
             )),
         }
     }

@@ -143,6 +143,26 @@ fn an_image_of_an_earlier_opening_is_seen_at_a_heartbeat() {
     assert_eq!(online(&membership), [0, 2]);
 }
 
+#[test]
+fn neither_a_state_nor_a_beat_of_an_opening_hides_that_a_disk_was_set_back() {
+    let disks = make("abc", Redundancy::Normal);
+    let older = image(&disks, 1);
+    let membership = open(&disks).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    membership.beat_while_opening(2001).unwrap();
+    membership.give_up_set_back().unwrap();
+    assert_eq!(online(&membership), [0, 2]);
+
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let older = image(&disks, 1);
+    membership.heartbeat(2001).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    membership.change_state(|_| {}).unwrap();
+    membership.give_up_set_back().unwrap();
+    assert_eq!(online(&membership), [0, 2]);
+}
+
 type Way<'a> = &'a dyn Fn(&Membership, &SimulatedDisks);
 
 #[test]
