@@ -2,8 +2,8 @@
 //! back below the open group, or a disk that said "durable" of what it then dropped.
 //!
 //! What proves it is whole, the group's own, and older than what the disk has taken durably since:
-//! - an earlier mark of this very opening in a voter's opener record, at which each beat, and each new state,
-//!   looks before it is written over. A mark of another opening proves nothing: whoever is delayed on
+//! - an earlier mark of this very opening in a voter's opener record, at which each beat and each new
+//!   state looks before it is written over. A mark of another opening proves nothing: who is delayed on
 //!   its way to a disk may write one over ours, see `contest.rs`;
 //! - two of three: the states in both slots, and the opener record, of whichever opening. Whoever is
 //!   delayed writes over one.
