@@ -82,7 +82,7 @@ impl Group {
             .concern_disks_away()
             .then(|| self.returning.lock(&one));
         self.check_fence()?;
-        let judged = self.judge_whole_change(changes)?;
+        let judged = self.judge_changes(changes)?;
         self.end_shrinking(&judged)?;
         (self.membership.label_joining(&judged.joining))
             .inspect_err(|_| self.restore_ends(&judged))?;
@@ -145,7 +145,7 @@ impl Group {
     /// As [`Group::change_disks`].
     pub fn judge_disk_changes(&self, changes: &DiskChanges) -> Result<(), GroupError> {
         self.check_fence()?;
-        self.judge_whole_change(changes).map(drop)
+        self.judge_changes(changes).map(drop)
     }
 
     /// Adds disks; their numbers. The rebalance fills them.

@@ -13,7 +13,6 @@ use spindle_format::DiskStatus;
 use crate::background::Group;
 use crate::background::{Goal, PlanDisk, Role};
 use crate::change::judgement::Judged;
-use crate::change::{DiskChanges, Standings};
 use crate::change::{DiskThen, Estimate, Flows, Foreseen, PlannedChange, foresee, stuck_blocks};
 use crate::core::Core;
 use crate::core::dirty::{REGION_BLOCKS, StaleRegion};
@@ -34,7 +33,7 @@ impl Group {
         match change {
             PlannedChange::Rebalance => {}
             PlannedChange::Disks(changes) => {
-                let judged = self.judge_whole_change(changes)?;
+                let judged = self.judge_changes(changes)?;
                 self.put_change(&judged, &mut disks, &mut plan_disks);
             }
             PlannedChange::Offline(numbers) => {
@@ -66,17 +65,6 @@ impl Group {
         }
         let redundancy = self.membership.redundancy();
         Ok(self.estimate_of(&disks, &flows, stuck, redundancy))
-    }
-
-    /// Refuses all that [`Group::change_disks`] refuses before it writes anything.
-    pub(crate) fn judge_whole_change(&self, changes: &DiskChanges) -> Result<Judged, GroupError> {
-        let judged = self.judge_changes(changes)?;
-        self.membership.judge_standings(&Standings {
-            joining: judged.joining.clone(),
-            statuses: judged.statuses.clone(),
-            sizes_aus: judged.sizes_aus.clone(),
-        })?;
-        Ok(judged)
     }
 
     fn judge_online(&self, slots: &[DiskSlot]) -> Result<Vec<DiskNumber>, GroupError> {

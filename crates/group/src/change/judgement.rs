@@ -12,7 +12,7 @@ use spindle_extent::space::Space;
 use spindle_format::{DiskStatus, Replica, resized_aus, usable_aus};
 
 use crate::background::Group;
-use crate::change::{DiskChanges, refusal};
+use crate::change::{DiskChanges, Standings, refusal};
 use crate::core::Core;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
@@ -74,7 +74,7 @@ impl Judged {
 }
 
 impl Group {
-    /// Judges a change; nothing is written.
+    /// Judges a change: refuses all that [`Group::change_disks`] refuses before it writes anything.
     pub(crate) fn judge_changes(&self, changes: &DiskChanges) -> Result<Judged, GroupError> {
         self.refuse_twice(changes)?;
         let mut judged = Judged {
@@ -120,6 +120,11 @@ impl Group {
         if judged.leaving().next().is_some() || judged.shrinking().next().is_some() {
             self.judge_what_remains(&judged)?;
         }
+        self.membership.judge_standings(&Standings {
+            joining: judged.joining.clone(),
+            statuses: judged.statuses.clone(),
+            sizes_aus: judged.sizes_aus.clone(),
+        })?;
         Ok(judged)
     }
 
