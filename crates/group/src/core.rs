@@ -337,15 +337,9 @@ impl Core {
     /// # Errors
     /// As [`Core::sync`] where the group cannot go on without a disk.
     pub fn mend_structures(&self) -> Result<(), GroupError> {
-        let mut set_back = BTreeMap::new();
         for fault in self.membership.verify_structures(true) {
-            match fault.outcome {
-                FaultOutcome::Repaired => {}
-                FaultOutcome::SetBack => {
-                    set_back.insert(fault.disk, fault.why);
-                    continue;
-                }
-                FaultOutcome::Repairable | FaultOutcome::Left | FaultOutcome::Failed(_) => continue,
+            if fault.outcome != FaultOutcome::Repaired {
+                continue;
             }
             let message = format!(
                 "{}: its {} was damaged while the group is open, and was written again ({})",
@@ -355,7 +349,6 @@ impl Core {
             );
             self.event(Event::new(EventKind::LabelRepaired, message).disk(fault.disk));
         }
-        self.membership.note_set_back(set_back);
         self.keep_fence(self.membership.give_up_set_back())
     }
 

@@ -570,13 +570,12 @@ impl Membership {
         self.disks.look();
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
-        self.note_older_marks(&mut inner);
         inner.opener.heartbeat_s = now_s;
         if inner.state.voters().any(|number| self.is_silent(number)) {
             // Those that answer show that this process lives. The count stays: one that misses two
             // that count looks put back to an older image, and whoever waits for it here would keep
             // everything else from being done.
-            self.tell_those_that_answer(&inner);
+            self.tell_those_that_answer(&mut inner);
             return self.refuse_stopped(&mut inner);
         }
         inner.opener.heartbeats_count += 1;
@@ -593,9 +592,8 @@ impl Membership {
         self.disks.look();
         let mut inner = self.inner.lock();
         self.refuse_stopped(&mut inner)?;
-        self.note_older_marks(&mut inner);
         inner.opener.heartbeat_s = now_s;
-        self.tell_those_that_answer(&inner);
+        self.tell_those_that_answer(&mut inner);
         self.refuse_stopped(&mut inner)
     }
 
@@ -606,7 +604,7 @@ impl Membership {
 
     /// Writes the opener record to the voters that answer; one that fails goes offline at the next
     /// heartbeat that counts.
-    fn tell_those_that_answer(&self, inner: &Inner) {
+    fn tell_those_that_answer(&self, inner: &mut Inner) {
         let failed = self.write_opener_to(inner, |number| !self.is_silent(number));
         for (number, why) in failed {
             tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");

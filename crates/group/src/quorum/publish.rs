@@ -310,9 +310,10 @@ impl Membership {
     /// As [`Self::write_opener`], to those that `wanted` picks.
     pub(super) fn write_opener_to(
         &self,
-        inner: &Inner,
+        inner: &mut Inner,
         wanted: impl Fn(DiskNumber) -> bool,
     ) -> Vec<(DiskNumber, DeviceError)> {
+        self.note_older_marks(inner);
         self.write_record(inner, OPENER_PLACE, wanted)
     }
 

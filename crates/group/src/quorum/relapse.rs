@@ -17,7 +17,7 @@
 //! It is remembered by this process alone. The next process knows of it where nothing was written since
 //! over what shows it, and leaves it out then, or is refused where the group cannot do without it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
@@ -38,15 +38,6 @@ pub(super) struct SetBack {
     why: String,
     /// The group could not do without it, and this was told.
     is_told: bool,
-}
-
-impl SetBack {
-    fn shown_by(why: String) -> Self {
-        Self {
-            why,
-            is_told: false,
-        }
-    }
 }
 
 impl Inner {
@@ -111,8 +102,8 @@ impl Inner {
 }
 
 impl Membership {
-    /// Notes voters that answer and were set back, where their opener record shows something of it: to be
-    /// called before what shows it is written over.
+    /// Notes voters that answer and were set back, where their opener record shows something of it:
+    /// whoever writes a state or a mark over what shows it looks first.
     pub(super) fn note_older_marks(&self, inner: &mut Inner) {
         let voters: Vec<(DiskNumber, DiskSlot)> = (inner.state.voters())
             .filter(|number| inner.heard.contains_key(number) && !self.is_silent(*number))
@@ -143,20 +134,18 @@ impl Membership {
                 .first()
                 .and_then(|look| inner.shows_relapse(number, look));
             if let Some(why) = why {
-                self.hanging.note_set_back(number);
-                let found = SetBack::shown_by(why);
-                inner.set_back.entry(number).or_insert(found);
+                self.note_set_back(inner, number, why);
             }
         }
     }
 
-    /// Notes disks that were set back, with what shows it: they go by the next heartbeat.
-    pub(crate) fn note_set_back(&self, shown: BTreeMap<DiskNumber, String>) {
-        let mut inner = self.inner.lock();
-        for (number, why) in shown {
-            self.hanging.note_set_back(number);
-            (inner.set_back.entry(number)).or_insert(SetBack::shown_by(why));
-        }
+    /// The disk was set back, as `why` shows: it goes by the next heartbeat.
+    pub(super) fn note_set_back(&self, inner: &mut Inner, number: DiskNumber, why: String) {
+        self.hanging.note_set_back(number);
+        (inner.set_back.entry(number)).or_insert(SetBack {
+            why,
+            is_told: false,
+        });
     }
 
     /// Takes disks offline that were set back while they served, where the group can do without them.

@@ -17,7 +17,7 @@
 //! | a state from after it went, that a crash kept us from relying on | it is online again | `a_crash_at_any_request_of_a_return_leaves_a_disk_that_comes_back` |
 //! | anything that a newer program wrote | refused | `a_disk_that_a_newer_program_wrote_does_not_come_back` |
 //! | only states older than the last it held | refused: it was set back | `a_disk_that_was_set_back_does_not_come_back` |
-//! | an older mark of this opening, or of one before, than it has taken as a voter | refused: it was set back | `a_disk_that_was_set_back_to_an_image_of_the_same_state_does_not_come_back` |
+//! | an older mark of this opening than it has taken as a voter; or any, beside an older state | refused: it was set back | `a_disk_that_was_set_back_to_an_image_of_the_same_state_does_not_come_back` |
 
 use spindle_base::DiskNumber;
 use spindle_device::DiskSlot;
@@ -246,7 +246,10 @@ impl Membership {
                 // It was seen cut off since it was judged.
                 continue;
             }
-            let found = member(&disk.look, label, &inner.state);
+            let mut found = member(&disk.look, label, &inner.state);
+            // What it shows beyond that may be left of a return that failed, and was never durable there.
+            let known = inner.held_epoch(disk.number).unwrap_or(found.held_epoch);
+            found.held_epoch = known.min(found.held_epoch);
             inner.members.insert(disk.number, found);
             self.come(disk.number, disk.slot);
             if let Some(entry) = next.disk_mut(disk.number) {

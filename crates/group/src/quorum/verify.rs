@@ -57,7 +57,7 @@ pub(crate) enum FaultOutcome {
 
 impl Membership {
     /// Looks at the structures of every disk that serves, and writes again what is damaged where
-    /// `repair` says so.
+    /// `repair` says so. Disks that were set back are noted: see `relapse.rs`.
     pub(crate) fn verify_structures(&self, repair: bool) -> Vec<StructureFault> {
         let mut faults: Vec<StructureFault> = Vec::new();
         // Twice: a disk without a label shows nothing of its other structures.
@@ -74,6 +74,11 @@ impl Membership {
                 self.forget_written_labels(&mut inner, &found);
             }
             found.retain(|fault| !is_known(fault));
+            for fault in &found {
+                if fault.outcome == FaultOutcome::SetBack {
+                    self.note_set_back(&mut inner, fault.disk, fault.why.clone());
+                }
+            }
             let is_done = !repair || found.is_empty();
             if !is_done {
                 self.write_again(&mut inner, &mut found);

@@ -4,8 +4,6 @@
 //! Nobody reads them while the group is open, so damage there would be met by the next opening,
 //! when what could mend it may be gone.
 
-use std::collections::BTreeMap;
-
 use spindle_base::{DiskNumber, FileId};
 
 use crate::background::Group;
@@ -76,14 +74,9 @@ impl Group {
     }
 
     fn scrub_disks(&self, run: &Run) -> Result<(), GroupError> {
-        let mut set_back = BTreeMap::new();
         for fault in self.membership.verify_structures(run.repairs()) {
             self.tell_structure(run, &fault);
-            if fault.outcome == FaultOutcome::SetBack {
-                set_back.insert(fault.disk, fault.why);
-            }
         }
-        self.membership.note_set_back(set_back);
         if run.repairs() && !self.region.journals_agree() {
             // What a commit's record was overwritten on one disk is in the region then.
             self.catalog.settle()?;

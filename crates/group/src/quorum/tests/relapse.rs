@@ -1,7 +1,5 @@
 //! Disks that are put back to an older image while they serve.
 
-use std::collections::BTreeMap;
-
 use spindle_base::{DiskNumber, Redundancy};
 use spindle_device::{DiskSlot, SimulatedDisks};
 use spindle_format::{Lost, OPENER_PLACE, STATE_PLACES};
@@ -20,11 +18,6 @@ fn image(disks: &SimulatedDisks, slot: u16) -> Vec<u8> {
 /// One look at the structures, and what follows from it.
 fn look(membership: &Membership) -> Vec<FaultOutcome> {
     let faults = membership.verify_structures(true);
-    let shown: BTreeMap<DiskNumber, String> = (faults.iter())
-        .filter(|fault| fault.outcome == FaultOutcome::SetBack)
-        .map(|fault| (fault.disk, fault.why.clone()))
-        .collect();
-    membership.note_set_back(shown);
     membership.give_up_set_back().unwrap();
     faults.into_iter().map(|fault| fault.outcome).collect()
 }
