@@ -96,7 +96,12 @@ impl Choice {
         let mut moved = false;
         let mut places: SmallVec<[usize; COPIES_MAX]> =
             copies.iter().map(|copy| ground.place(*copy)).collect();
-        for (number, from) in (0_u8..).zip(copies) {
+        // What must go chooses first: where what may stay took the failure group that lacks
+        // something, the other one would have to go a way around.
+        let mut numbered: SmallVec<[(u8, &ExtentCopy); COPIES_MAX]> =
+            (0_u8..).zip(copies).collect();
+        numbered.sort_by_key(|(number, _)| !ground.is_must(places[usize::from(*number)]));
+        for (number, from) in numbered {
             let place = places[usize::from(number)];
             let rate = self.rate[place];
             if rate <= 0.0 {

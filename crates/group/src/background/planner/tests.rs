@@ -367,6 +367,27 @@ fn thirty_rounds_of_adding_and_dropping_move_the_least_and_stay_fair() {
     rounds(8, 2, 12);
 }
 
+/// Of an extent that leaves its disk the other copies could go to the new failure group as well.
+#[test]
+fn what_must_leave_goes_to_the_new_failure_group_before_what_may_stay() {
+    let mut model = Model::default();
+    for (number, size) in [(0, 94), (1, 87), (2, 59), (3, 79), (4, 67)] {
+        model.add_disk(number, number, size << 16);
+    }
+    model.add_file(3, (0..400).map(|_| 8));
+    model.run(Goal::Restore);
+    model.disk_mut(4).role = Role::Leaves;
+    model.add_disk(5, 5, 45 << 16);
+    model.add_disk(6, 5, 79 << 16);
+    let (direct, indirect) = least(&model, 3);
+    assert!(direct > 20_000.0 && indirect == 0.0, "{direct}, {indirect}");
+    let moved = model.run(Goal::Rebalance) as f64;
+    assert!(
+        moved <= direct * 1.02 + 256.0,
+        "moved {moved} where {direct} would do"
+    );
+}
+
 #[test]
 fn copies_of_a_lost_disk_are_made_anew_and_nothing_else_moves() {
     let mut model = Model::default();
