@@ -280,6 +280,11 @@ impl DiskTable {
         (!disk.forgotten.load(Ordering::Acquire)).then_some(disk)
     }
 
+    /// Whether the disk was set back to an older image, and serves until the group can do without it.
+    pub fn is_set_back(&self, number: DiskNumber) -> bool {
+        self.membership.is_set_back(number)
+    }
+
     /// Whether the disk is known and serves.
     pub fn is_online(&self, number: DiskNumber) -> bool {
         self.get(number).is_some_and(DiskState::is_online)
@@ -463,9 +468,11 @@ impl Serving for DiskTable {
         for (number, copy) in extent.copies().iter().enumerate() {
             // Until it was told, whichever life the disk is in: one that serves on lacks what it dropped,
             // and that is noted only while the new life goes on already.
-            doubtful |= u8::from(self.failures(copy.disk()).stand()) << number;
+            let may_lack = self.failures(copy.disk()).stand() || self.is_set_back(copy.disk());
+            doubtful |= u8::from(may_lack) << number;
         }
-        // One that failed a flush shows perhaps what was before: where there is another, not that one.
+        // One that failed a flush shows perhaps what was before, and so does one that was set back: where
+        // there is another, not that one.
         let chosen = (doubtful != 0).then(|| self.choose_of(extent, avoid | doubtful));
         chosen.flatten().or_else(|| self.choose_of(extent, avoid))
     }

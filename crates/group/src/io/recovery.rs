@@ -272,6 +272,8 @@ impl Core {
     }
 
     pub(crate) fn recover(&self) -> Result<(), GroupError> {
+        // The opening may have seen it of a disk already, which is not to be copied from.
+        self.keep_fence(self.membership.give_up_set_back())?;
         self.take_up_owed()?;
         self.recover_copies()?;
         if self.dirty.would_list() {
@@ -432,9 +434,11 @@ impl Core {
     /// Makes the copies of a part that are online equal; as [`Self::equalise`].
     fn equalise_part(&self, file: &File, part: &Part) -> Result<Option<usize>, GroupError> {
         let slot = |copy: &ExtentCopy| self.disks.slot_of(*copy);
-        let copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (part.counting.iter())
+        let mut copies: SmallVec<[(ExtentCopy, DiskSlot); 3]> = (part.counting.iter())
             .filter_map(|copy| Some((*copy, slot(copy)?)))
             .collect();
+        // The first that can be read is taken for the others.
+        copies.sort_by_key(|(copy, _)| self.disks.is_set_back(copy.disk()));
         let mut equalised_count = Some(0);
         if copies.len() < 2 {
             return Ok(equalised_count);

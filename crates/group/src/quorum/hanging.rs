@@ -35,6 +35,7 @@ use spindle_sync::atomic::{AtomicBool, Ordering};
 use spindle_sync::level::LeafMutex;
 use spindle_sync::{Fault, is_put_back};
 
+use crate::by_number::ByNumber;
 use crate::event::EventKind;
 use crate::quorum::Membership;
 
@@ -53,6 +54,8 @@ pub(super) struct Hanging {
     is_news: AtomicBool,
     /// Is told whether any disk lacks something, from when this process serves on.
     journal: OnceLock<Arc<KeptJournal>>,
+    /// By disk: whether it is among [`Watch::set_back`], for whoever may not wait for the watch.
+    is_set_back: ByNumber<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -343,8 +346,16 @@ impl Hanging {
         let mut watch = self.watch.lock();
         if watch.serves(disk) {
             watch.set_back.insert(disk);
+            let is_set_back = self.is_set_back.get_or_put(disk.0, AtomicBool::default);
+            is_set_back.store(true, Ordering::Release);
             self.note_equality(&watch);
         }
+    }
+
+    /// Whether the disk serves though nothing on it is relied on. Cheap.
+    pub(super) fn is_set_back(&self, disk: DiskNumber) -> bool {
+        let is_set_back = self.is_set_back.get(disk.0);
+        is_set_back.is_some_and(|is_set_back| is_set_back.load(Ordering::Acquire))
     }
 
     /// Whether [`Self::reserve`] would refuse these disks, whatever becomes of others that are on their
@@ -393,6 +404,9 @@ impl Hanging {
         given_up.retain(serves);
         catching_up.retain(serves);
         set_back.retain(serves);
+        for (number, is_set_back) in self.is_set_back.iter() {
+            is_set_back.store(set_back.contains(&DiskNumber(number)), Ordering::Release);
+        }
         going.retain(serves);
         unsettled.retain(|disk, _| serves(disk));
         waited_for.retain(|disk, _| serves(disk));

@@ -139,6 +139,11 @@ impl Membership {
         }
     }
 
+    /// Whether the disk was set back, and serves until the group can do without it. Cheap.
+    pub(crate) fn is_set_back(&self, number: DiskNumber) -> bool {
+        self.hanging.is_set_back(number)
+    }
+
     /// The disk was set back, as `why` shows: it goes by the next heartbeat.
     pub(super) fn note_set_back(&self, inner: &mut Inner, number: DiskNumber, why: String) {
         self.hanging.note_set_back(number);

@@ -26,6 +26,7 @@ mod scene;
 mod scrub;
 mod scrub_left_out;
 mod scrub_structures;
+mod set_back;
 mod syncs;
 mod takeover_flushes;
 mod takeovers;
