@@ -30,7 +30,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use durability::{Cut, Cuts, Durability, DurabilityClass, Gate, WayCount};
+pub use durability::{Cut, Cuts, Durability, DurabilityClass, Gate, JournalCommits, WayCount};
 pub use history::{Event, History};
 
 /// The number of this layout; `compare` and `report` refuse others.

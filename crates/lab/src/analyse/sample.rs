@@ -7,8 +7,8 @@ use crate::experiment::{CUTS, Experiment};
 use crate::measure::plan;
 use crate::record::{
     Cut, Cuts, DeviceActivity, Durability, DurabilityClass, Environment, Event, Gate, History,
-    Latency, Layer, Layout, Measured, ObjectActivity, Outcome, Peak, Peaks, PlannedRun, Processor,
-    Run, SCHEMA, SETTLED, Samples, WaitEvent, Waits,
+    JournalCommits, Latency, Layer, Layout, Measured, ObjectActivity, Outcome, Peak, Peaks,
+    PlannedRun, Processor, Run, SCHEMA, SETTLED, Samples, WaitEvent, Waits,
 };
 
 /// Two loads, three contenders, so many blocks.
@@ -161,6 +161,7 @@ pub(crate) fn cut_at(moments: u32) -> Cut {
         moments,
         acknowledged: 400,
         lost: Vec::new(),
+        commits: JournalCommits::default(),
         seed: 1,
         elapsed_s: 20.0,
     }

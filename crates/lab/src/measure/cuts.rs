@@ -240,6 +240,7 @@ fn of_one(
         moments: done,
         acknowledged: recorded.acknowledged(),
         lost,
+        commits: recorded.commits(),
         seed: experiment.seed,
         elapsed_s: began.elapsed().as_secs_f64(),
     })
@@ -309,6 +310,7 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::JournalCommits;
 
     #[test]
     fn a_number_of_moments_that_the_file_names_has_no_longest_time() {
@@ -335,6 +337,7 @@ mod tests {
             moments: 200,
             acknowledged: 400,
             lost: vec!["a write".to_owned()],
+            commits: JournalCommits::default(),
             seed: 1,
             elapsed_s: 1.0,
         };

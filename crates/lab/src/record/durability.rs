@@ -85,6 +85,9 @@ pub enum Cut {
         acknowledged: usize,
         /// What of these was not there, a sentence a moment.
         lost: Vec<String>,
+        /// Commits of a journal in the record; none in cuts that an earlier lab made.
+        #[serde(default)]
+        commits: JournalCommits,
         /// What moments and losses were drawn from.
         seed: u64,
         /// How long all of it took.
@@ -98,6 +101,15 @@ pub enum Cut {
         #[serde(default)]
         by_choice: bool,
     },
+}
+
+/// Commits of the journal of ext3 or ext4 that the recorded disks saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalCommits {
+    /// All.
+    pub count: usize,
+    /// Those that were written before each disk had been flushed after their descriptors.
+    pub overtook_flush: usize,
 }
 
 impl Cut {

@@ -11,6 +11,7 @@
 
 mod clients;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,12 @@ use crate::measure::environment;
 use crate::measure::journal::{Journal, Made, Undo};
 use crate::measure::patience::Watch;
 use crate::measure::program::{command, run};
-use crate::measure::recorder::history::History;
+use crate::measure::recorder::history::{Commit, History};
 use crate::measure::recorder::{Disks, Recorder};
+use crate::record::JournalCommits;
+
+/// What is told of a commit where the record explains by it that something is lost.
+pub const OVERTOOK: &str = "of the journal was written before the flush that it asks for";
 
 /// What is to be cut, and how.
 pub struct Order<'a> {
@@ -58,6 +63,7 @@ pub struct Order<'a> {
 pub struct Recorded {
     history: History,
     acknowledged: Vec<Acknowledged>,
+    commits: Vec<Commit>,
     /// The records before the first answer.
     first: u64,
     /// Disks that it uses, the first of them.
@@ -95,8 +101,10 @@ impl Recorded {
             .map(|one| one.sequence)
             .min()
             .context("nothing was acknowledged")?;
+        let history = recorder.finish()?;
         Ok(Self {
-            history: recorder.finish()?,
+            commits: history.commits(used)?,
+            history,
             acknowledged,
             first,
             used,
@@ -108,6 +116,15 @@ impl Recorded {
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         self.acknowledged.len()
+    }
+
+    /// Commits of a journal that were recorded.
+    #[must_use]
+    pub fn commits(&self) -> JournalCommits {
+        JournalCommits {
+            count: self.commits.len(),
+            overtook_flush: self.commits.iter().filter(|one| one.overtook()).count(),
+        }
     }
 
     /// Cuts the power at these moments, which the order's seed gives by their numbers, and looks:
@@ -132,7 +149,11 @@ impl Recorded {
             if look(random.clone())?.is_some()
                 && let Some(what) = look(random)?
             {
-                lost.push(format!("cut {moment}, after record {at}: {what}"));
+                let mut line = format!("cut {moment}, after record {at}: {what}");
+                if let Some(one) = self.commits.iter().find(|one| one.is_bare_at(at)) {
+                    let _ = write!(line, "; commit {} {OVERTOOK}", one.transaction);
+                }
+                lost.push(line);
             }
         }
         Ok(lost)

@@ -8,6 +8,8 @@
 //! the disk may have kept any: none, all, some, and of one that was kept in part any of its blocks of
 //! 4 KiB. A record that was torn by the end of the server never happened.
 
+mod commits;
+
 use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FallocateFlags, fallocate};
+
+pub use self::commits::Commit;
 
 /// Bytes before those of a write.
 pub const HEADER_BYTES: usize = 16;

@@ -1,7 +1,7 @@
 use super::super::{Verdict, summarise};
 use super::*;
 use crate::analyse::sample::classed;
-use crate::record::{Cut, Outcome, PlannedRun};
+use crate::record::{Cut, JournalCommits, Outcome, PlannedRun};
 
 fn of_xfs(class: DurabilityClass) -> impl Fn(&PlannedRun) -> Option<DurabilityClass> {
     move |planned| {
@@ -152,6 +152,7 @@ fn made(lost: &[&str]) -> Cut {
         moments: 200,
         acknowledged: 400,
         lost: lost.iter().map(|&line| line.to_owned()).collect(),
+        commits: JournalCommits::default(),
         seed: 1,
         elapsed_s: 20.0,
     }
