@@ -15,7 +15,7 @@ use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DiskSlot, Disks, Request, Work};
 use spindle_format::{
     DISKS_MAX, DiskState, DiskStatus, GroupState, LABEL_BYTES, LABEL_COPIES, LABEL_PLACES, Label,
-    LabelStatus, Lost, STATE_PLACES, end_label_place,
+    LabelStatus, Lost, OPENER_PLACE, STATE_PLACES, end_label_place,
 };
 
 use crate::error::{GroupError, GroupErrorKind, Operation};
@@ -92,7 +92,9 @@ impl Membership {
 
     fn write_first_labels(&self, joining: &[Joining]) -> Result<(), GroupError> {
         let zeros = AlignedBuffer::zeroed(LABEL_BYTES);
-        for place in LABEL_PLACES.into_iter().chain(STATE_PLACES) {
+        // A mark from when it was another disk of this opening would be taken for an image put back.
+        let places = (LABEL_PLACES.into_iter()).chain([OPENER_PLACE]);
+        for place in places.chain(STATE_PLACES) {
             let writes = (joining.iter()).map(|disk| (disk.disk.slot, place, &zeros[..]));
             self.write_to_slots(writes)?;
         }
@@ -276,8 +278,10 @@ impl Membership {
 
     fn let_go(&self, inner: &mut Inner, number: DiskNumber) {
         inner.members.remove(&number);
+        inner.heard.remove(&number);
+        inner.set_back.remove(&number);
         self.slots.write().remove(&number);
-        // Its place in the journal is for another disk.
+        // Its place in the journal is for another disk, as its number is.
         (self.failed_flushes()).note_appearance(number, None);
         self.set_standings(&inner.state);
     }

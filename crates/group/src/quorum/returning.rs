@@ -247,9 +247,10 @@ impl Membership {
                 continue;
             }
             let mut found = member(&disk.look, label, &inner.state);
-            // What it shows beyond that may be left of a return that failed, and was never durable there.
-            let known = inner.held_epoch(disk.number).unwrap_or(found.held_epoch);
-            found.held_epoch = known.min(found.held_epoch);
+            // What it shows beyond what is known may be left of a return that failed, and was never
+            // durable there; one that shows less was refused.
+            let known = inner.held_epoch(disk.number);
+            found.held_epoch = known.unwrap_or(found.held_epoch);
             inner.members.insert(disk.number, found);
             self.come(disk.number, disk.slot);
             if let Some(entry) = next.disk_mut(disk.number) {
