@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use spindle_base::{AuSize, DiskName, DiskNumber, FailureGroupName, GroupName, Redundancy, Uuid};
 use spindle_device::{DiskSlot, Disks, Judge};
 use spindle_format::{
-    DiskState, DiskStatus, GroupState, Label, LabelStatus, OpenerRecord, Replica,
+    DiskState, DiskStatus, GroupState, Label, LabelStatus, OPENER_PLACE, OpenerRecord, Replica,
 };
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
@@ -510,14 +510,20 @@ impl Membership {
         self.claim_new_voters(&mut inner)
     }
 
-    /// Writes the opener to all voters; those that fail go offline, until all have taken it.
+    /// Writes the opener to all voters that have not taken it as it is; those that fail go offline, until
+    /// all have. Those that were set back go before.
     fn claim_new_voters(&self, inner: &mut Inner) -> Result<(), GroupError> {
         self.claim_voters(inner, Quorum::Half)
     }
 
     fn claim_voters(&self, inner: &mut Inner, quorum: Quorum) -> Result<(), GroupError> {
         loop {
-            let failed = self.write_opener(inner);
+            let unaware = inner.unaware_voters();
+            let unread = self.look_at_marks(inner, &unaware);
+            if self.publish_without_set_back(inner, quorum)? {
+                continue;
+            }
+            let failed = self.write_opener(inner, &unaware, unread);
             if failed.is_empty() {
                 return Ok(());
             }
@@ -605,8 +611,18 @@ impl Membership {
     /// Writes the opener record to the voters that answer; one that fails goes offline at the next
     /// heartbeat that counts.
     fn tell_those_that_answer(&self, inner: &mut Inner) {
-        let failed = self.write_opener_to(inner, |number| !self.is_silent(number));
-        for (number, why) in failed {
+        let mut answering = inner.voters_here();
+        answering.retain(|number| !self.is_silent(*number));
+        let unread = self.look_at_marks(inner, &answering);
+        answering.retain(|number| unread.iter().all(|(other, _)| other != number));
+        // What shows that a disk was set back stays until it goes, where another one tells.
+        let is_sound = |number: &DiskNumber| !inner.set_back.contains_key(number);
+        if answering.iter().any(is_sound) {
+            answering.retain(is_sound);
+        }
+        let written = |number| answering.contains(&number);
+        let failed = self.write_record(inner, OPENER_PLACE, written);
+        for (number, why) in unread.into_iter().chain(failed) {
             tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");
         }
     }

@@ -189,7 +189,8 @@ impl Membership {
         if has_new_voters {
             return self.claim_voters(&mut inner, quorum);
         }
-        inner.hear_all();
+        let voters = inner.voters_here();
+        inner.hear(voters.into_iter());
         self.own_record(&inner);
         Ok(())
     }

@@ -472,6 +472,15 @@ impl Membership {
         self.hanging.watch.lock().given_up.contains(&disk)
     }
 
+    /// Whether the disk owes an answer for so long that it was given up, is waited for, or is asked
+    /// whose the group is.
+    pub(super) fn hangs(&self, disk: DiskNumber) -> bool {
+        let watch = self.hanging.watch.lock();
+        let is_known = watch.given_up.contains(&disk) || watch.waited_for.contains_key(&disk);
+        drop(watch);
+        is_known || self.is_silent(disk)
+    }
+
     /// Tells of disks that were waited for and answer again, and forgets who was said to be gone and
     /// serves on; to be called every few seconds.
     pub(crate) fn tell_of_answers(&self) {

@@ -19,6 +19,7 @@ use spindle_sync::atomic::Ordering;
 
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
+use crate::quorum::hanging::Going;
 use crate::quorum::{Inner, Membership, Opener, hanging, refused, voters};
 
 /// What a new state is held against.
@@ -56,27 +57,33 @@ impl Membership {
         quorum: Quorum,
     ) -> Result<(), GroupError> {
         self.refuse_stopped(inner)?;
-        self.note_older_marks(inner);
+        // Those that hang are asked to take it, and are not given up beside those.
+        let mut going = self.hanging.going();
+        going.extend(&self.gone_by(&inner.state, &next));
+        self.look_at_structures(inner, &next);
+        let _set_back = self.leave_out_set_back(inner, &mut next);
         let quorum = match quorum {
             Quorum::Half if self.recovers.load(Ordering::Acquire) && !self.was_forced => {
                 Quorum::Opening
             }
             other => other,
         };
-        // Those that were set back may go in this very round.
+        // Those that were set back and serve on may go in this very round.
         if !inner.set_back.is_empty() || next.disks.iter().any(|disk| disk.lost != Lost::NOTHING) {
             next.features = next.features.with(Feature::LostContents);
         }
         let raises = next.features != inner.state.features;
-        let mut answer = self.publish_rounds(inner, &mut next, quorum);
+        let mut answer = self.publish_rounds(inner, &mut next, &mut going, quorum);
         if raises && answer.is_ok() {
             // Whoever votes since the first one hears of this opening before there is a second:
             // else a kill between the two would make it look put back, see `set_back.rs`.
-            let failed = self.write_opener(inner);
+            let unaware = inner.unaware_voters();
+            let unread = self.look_at_marks(inner, &unaware);
+            let failed = self.write_opener(inner, &unaware, unread);
             self.leave_out(&mut next, failed, "opener record");
             // Into the other slot too: a program that does not know the feature must not find a
             // state beside it that it knows.
-            answer = self.publish_rounds(inner, &mut next, quorum);
+            answer = self.publish_rounds(inner, &mut next, &mut going, quorum);
         }
         if let Err(error) = &mut answer {
             if let Some(lost) = self.disks.lost() {
@@ -103,10 +110,9 @@ impl Membership {
         &self,
         inner: &mut Inner,
         next: &mut GroupState,
+        going: &mut Going<'_>,
         quorum: Quorum,
     ) -> Result<(), GroupError> {
-        // Those that hang are asked to take it, and are not given up beside those.
-        let mut going = self.hanging.going();
         loop {
             going.extend(&self.gone_by(&inner.state, next));
             inner.lose_set_back(next);
@@ -279,42 +285,29 @@ impl Membership {
         self.write_durably(writes)
     }
 
-    /// Writes the opener record to every voter that serves; gives those that did not take it.
-    pub(super) fn write_opener(&self, inner: &mut Inner) -> Vec<(DiskNumber, DeviceError)> {
-        let failed = self.write_opener_to(inner, |_| true);
+    /// Writes the opener record to `voters`, whose own were looked at but for the `unread`: nothing is
+    /// written there. Gives those along with the ones that did not take it.
+    pub(super) fn write_opener(
+        &self,
+        inner: &mut Inner,
+        voters: &BTreeSet<DiskNumber>,
+        unread: Vec<(DiskNumber, DeviceError)>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let mut written = voters.clone();
+        written.retain(|number| unread.iter().all(|(other, _)| other != number));
+        let mut failed = self.write_record(inner, OPENER_PLACE, |number| written.contains(&number));
+        written.retain(|number| failed.iter().all(|(other, _)| other != number));
         self.own_record(inner);
-        let Inner {
-            state,
-            members,
-            opener,
-            heard,
-            ..
-        } = inner;
-        for number in state.voters().filter(|number| members.contains_key(number)) {
-            if failed.iter().all(|(other, _)| *other != number) {
-                heard.insert(number, (opener.sequence, opener.heartbeats_count));
-            }
-        }
+        inner.hear(written.into_iter());
+        failed.extend(unread);
         failed
     }
 
     /// From now on the voters are to say what the opener record says.
     pub(super) fn own_record(&self, inner: &Inner) {
-        let voters = (inner.state.voters())
-            .filter(|number| inner.members.contains_key(number))
-            .filter_map(|number| self.slot(number));
+        let voters = (inner.voters_here().into_iter()).filter_map(|number| self.slot(number));
         let name = &inner.state.group_name;
         self.disks.own(name, &inner.opener, voters.collect());
-    }
-
-    /// As [`Self::write_opener`], to those that `wanted` picks.
-    pub(super) fn write_opener_to(
-        &self,
-        inner: &mut Inner,
-        wanted: impl Fn(DiskNumber) -> bool,
-    ) -> Vec<(DiskNumber, DeviceError)> {
-        self.note_older_marks(inner);
-        self.write_record(inner, OPENER_PLACE, wanted)
     }
 
     /// Writes the opener record to that place of the voters that `wanted` picks; gives those that
@@ -384,7 +377,7 @@ impl Membership {
     }
 
     /// One batch of requests to members; gives the disks that failed, and why.
-    fn run_at_members<'a>(
+    pub(super) fn run_at_members<'a>(
         &self,
         requests: impl Iterator<Item = (DiskNumber, u64, Work<'a>)>,
     ) -> Vec<(DiskNumber, DeviceError)> {

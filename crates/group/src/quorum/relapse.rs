@@ -2,14 +2,19 @@
 //! back below the open group, or a disk that said "durable" of what it then dropped.
 //!
 //! What proves it is whole, the group's own, and older than what the disk has taken durably since:
-//! - an earlier mark of this very opening in a voter's opener record, at which each beat and each new
-//!   state looks before it is written over. A mark of another opening proves nothing: who is delayed on
-//!   its way to a disk may write one over ours, see `contest.rs`;
+//! - an earlier mark of this very opening in a voter's opener record. A mark of another opening proves
+//!   nothing: who is delayed on its way to a disk may write one over ours, see `contest.rs`;
 //! - two of three: the states in both slots, and the opener record, of whichever opening. Whoever is
 //!   delayed writes over one.
 //!
-//! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline,
-//! and the same state says that it lost all of it; as one that was found so at an opening (`set_back.rs`)
+//! So nothing is written over that was not looked at: a new state looks at all disks that serve by it,
+//! a beat at the marks of the voters. A voter whose mark cannot be read gets no other one, and goes
+//! offline at a beat that counts. Only to a disk that owes an answer something is written unseen: a
+//! state, and the mark of a closing.
+//!
+//! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline
+//! by the very state, or before the very mark, at which it was seen: that is not written to it, so
+//! whoever follows a kill sees what we saw. The same state says that it lost all of it; as one that was found so at an opening (`set_back.rs`)
 //! it does not come back while this opening lasts.
 //!
 //! Where the group cannot do without it, it serves on, because nobody else can, and this is told once;
@@ -20,12 +25,13 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
-use spindle_device::{AlignedBuffer, DiskSlot, Request, Work};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Work};
 use spindle_format::{GroupState, Lost, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
 
 use crate::error::GroupError;
 use crate::event::EventKind;
 use crate::quorum::claim::is_same_opening;
+use crate::quorum::hanging::Going;
 use crate::quorum::look::{DiskLook, SlotFound, look};
 use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::NEVER_AGAIN;
@@ -40,11 +46,30 @@ pub(super) struct SetBack {
     is_told: bool,
 }
 
+/// What was read in the opener's place.
+type Marks = Vec<(DiskNumber, AlignedBuffer)>;
+/// Disks that failed, and why.
+type Failures = Vec<(DiskNumber, DeviceError)>;
+
 impl Inner {
-    /// Every voter that serves has taken the opener record as it is.
-    pub(super) fn hear_all(&mut self) {
+    /// The voters that are here.
+    pub(super) fn voters_here(&self) -> BTreeSet<DiskNumber> {
+        (self.state.voters())
+            .filter(|number| self.members.contains_key(number))
+            .collect()
+    }
+
+    /// Those that have not taken the opener record as it is.
+    pub(super) fn unaware_voters(&self) -> BTreeSet<DiskNumber> {
+        let mut voters = self.voters_here();
         let mark = (self.opener.sequence, self.opener.heartbeats_count);
-        let voters = (self.state.voters()).filter(|number| self.members.contains_key(number));
+        voters.retain(|number| self.heard.get(number) != Some(&mark));
+        voters
+    }
+
+    /// The voters have taken the opener record as it is.
+    pub(super) fn hear(&mut self, voters: impl Iterator<Item = DiskNumber>) {
+        let mark = (self.opener.sequence, self.opener.heartbeats_count);
         self.heard.extend(voters.map(|number| (number, mark)));
     }
 
@@ -102,38 +127,20 @@ impl Inner {
 }
 
 impl Membership {
-    /// Notes voters that answer and were set back, where their opener record shows something of it:
-    /// whoever writes a state or a mark over what shows it looks first.
-    pub(super) fn note_older_marks(&self, inner: &mut Inner) {
-        let voters: Vec<(DiskNumber, DiskSlot)> = (inner.state.voters())
-            .filter(|number| inner.heard.contains_key(number) && !self.is_silent(*number))
-            .filter_map(|number| Some((number, self.slot(number)?)))
-            .collect();
-        let mut pages: Vec<AlignedBuffer> = (voters.iter())
-            .map(|_| AlignedBuffer::zeroed(OPENER_BYTES))
-            .collect();
-        let mut batch: Vec<Request<'_>> = (voters.iter().zip(&mut pages))
-            .map(|((_, slot), page)| Request::new(*slot, OPENER_PLACE, Work::Read(page)))
-            .collect();
-        self.run(&mut batch);
-        let is_read: Vec<bool> = (batch.iter())
-            .map(|request| request.result.is_ok())
-            .collect();
-        drop(batch);
-        let read = (voters.iter().zip(&pages).zip(is_read)).filter(|(_, is_read)| *is_read);
-        let older: Vec<(DiskNumber, DiskSlot)> = read
-            .filter(|((voter, page), _)| {
-                let found = OpenerRecord::parse(page, OPENER_PLACE);
-                found.is_ok_and(|found| inner.is_older_mark(voter.0, &found))
+    /// Looks at the disks that a state is about to be written to, and notes those that were set back. Of
+    /// one without a vote its two states are all that can show it. Those that hang are written to unseen:
+    /// nobody waits for them twice.
+    pub(super) fn look_at_structures(&self, inner: &mut Inner, next: &GroupState) {
+        let (numbers, slots): (Vec<DiskNumber>, Vec<DiskSlot>) = (inner.members.iter())
+            .filter(|(number, member)| {
+                let may_show = member.spare_epoch > 0 || inner.heard.contains_key(number);
+                may_show && self.serves(next, **number) && !self.hangs(**number)
             })
-            .map(|((voter, _), _)| *voter)
-            .collect();
-        for (number, slot) in older {
-            let looks = look(&*self.disks, &[slot]);
-            let why = looks
-                .first()
-                .and_then(|look| inner.shows_relapse(number, look));
-            if let Some(why) = why {
+            .filter_map(|(number, _)| Some((*number, self.slot(*number)?)))
+            .unzip();
+        let looks = look(&*self.disks, &slots);
+        for (number, look) in numbers.into_iter().zip(&looks) {
+            if let Some(why) = inner.shows_relapse(number, look) {
                 self.note_set_back(inner, number, why);
             }
         }
@@ -144,7 +151,51 @@ impl Membership {
         self.hanging.is_set_back(number)
     }
 
-    /// The disk was set back, as `why` shows: it goes by the next heartbeat.
+    /// Reads the opener records of `asked` that are about to be written over, and notes disks that were
+    /// set back. Gives those that could not be read, twice: nothing must be written over there. Those that
+    /// owe an answer are not asked once more: no heartbeat that counts comes to them.
+    pub(super) fn look_at_marks(
+        &self,
+        inner: &mut Inner,
+        asked: &BTreeSet<DiskNumber>,
+    ) -> Vec<(DiskNumber, DeviceError)> {
+        let heard = (asked.iter())
+            .filter(|number| inner.heard.contains_key(number) && !self.is_silent(**number));
+        let (read, failed) = self.read_marks(heard.copied());
+        // A path that blinks gives the same bytes a moment later; whoever is gone was waited for.
+        let (gone, failed): (Vec<_>, Vec<_>) =
+            (failed.into_iter()).partition(|(_, why)| why.kind == DeviceErrorKind::Gone);
+        let (read_again, mut unread) = self.read_marks(failed.iter().map(|(number, _)| *number));
+        unread.extend(gone);
+        for (number, page) in read.into_iter().chain(read_again) {
+            let found = OpenerRecord::parse(&page, OPENER_PLACE);
+            let slot = (self.slot(number))
+                .filter(|_| found.is_ok_and(|found| inner.is_older_mark(number, &found)));
+            let looks = slot.map_or_else(Vec::new, |slot| look(&*self.disks, &[slot]));
+            let why = (looks.first()).and_then(|look| inner.shows_relapse(number, look));
+            if let Some(why) = why {
+                self.note_set_back(inner, number, why);
+            }
+        }
+        unread
+    }
+
+    /// The opener records of those that can be read, and why others cannot.
+    fn read_marks(&self, numbers: impl Iterator<Item = DiskNumber>) -> (Marks, Failures) {
+        let mut pages: Marks = numbers
+            .map(|number| (number, AlignedBuffer::zeroed(OPENER_BYTES)))
+            .collect();
+        if pages.is_empty() {
+            return (pages, Vec::new());
+        }
+        let requests = (pages.iter_mut())
+            .map(|(number, page)| (*number, OPENER_PLACE, Work::Read(&mut page[..])));
+        let failed = self.run_at_members(requests);
+        pages.retain(|(number, _)| failed.iter().all(|(other, _)| other != number));
+        (pages, failed)
+    }
+
+    /// The disk was set back, as `why` shows: it goes by the next state or heartbeat.
     pub(super) fn note_set_back(&self, inner: &mut Inner, number: DiskNumber, why: String) {
         self.hanging.note_set_back(number);
         (inner.set_back.entry(number)).or_insert(SetBack {
@@ -159,44 +210,72 @@ impl Membership {
     /// As [`Membership::take_offline`].
     pub(crate) fn give_up_set_back(&self) -> Result<(), GroupError> {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let numbers: Vec<DiskNumber> = (inner.set_back.keys().copied())
-            .filter(|number| self.is_online(*number))
-            .collect();
-        for number in numbers {
-            self.refuse_stopped(inner)?;
-            let disks = BTreeSet::from([number]);
-            let going = self.hanging.reserve_set_back(number);
+        let is_served = |number: &DiskNumber| self.is_online(*number);
+        if !inner.set_back.keys().any(is_served) {
+            return Ok(());
+        }
+        self.refuse_stopped(&mut inner)?;
+        match self.publish_without_set_back(&mut inner, Quorum::Half)? {
+            true => self.claim_new_voters(&mut inner),
+            false => Ok(()),
+        }
+    }
+
+    /// Publishes a state without the disks that were set back, where there are any that can go: whether
+    /// there were.
+    pub(super) fn publish_without_set_back(
+        &self,
+        inner: &mut Inner,
+        quorum: Quorum,
+    ) -> Result<bool, GroupError> {
+        let mut next = inner.state.clone();
+        let going = self.leave_out_set_back(inner, &mut next);
+        if going.is_empty() {
+            return Ok(false);
+        }
+        self.publish(inner, next, quorum)?;
+        Ok(true)
+    }
+
+    /// Takes disks that were set back out of a state that is to be tried, where the group can do without
+    /// them: the state that tells of it is not written there, and a kill leaves what shows it. They go as
+    /// long as the answer lives.
+    pub(super) fn leave_out_set_back(
+        &self,
+        inner: &mut Inner,
+        next: &mut GroupState,
+    ) -> Vec<Going<'_>> {
+        let mut all_going = Vec::new();
+        for (number, found) in &mut inner.set_back {
+            if !self.serves(next, *number) {
+                continue;
+            }
             let title = format!(
                 "group {}: disk {}",
-                inner.state.group_name,
-                self.disk_title(number)
+                next.group_name,
+                self.disk_title(*number)
             );
-            let Some(found) = inner.set_back.get_mut(&number) else {
-                continue;
-            };
             let why = &found.why;
-            let Some(_going) = going else {
+            let going = self.hanging.reserve_set_back(*number);
+            if going.is_none() && self.is_online(*number) {
                 if !std::mem::replace(&mut found.is_told, true) {
                     let message = format!(
                         "{title} was set back to an older image while it served: {why}. The group \
                          cannot do without it now, so what is read there may be old; it goes offline \
                          as soon as the other disks have all that it should hold"
                     );
-                    self.disk_event(EventKind::DamageFound, number, message);
+                    self.disk_event(EventKind::DamageFound, *number, message);
                 }
                 continue;
-            };
+            }
             let message = format!(
                 "{title} goes offline: it was set back to an older image while it served: {why}; drop \
                  it with --force and add it as a new disk"
             );
-            self.disk_event(EventKind::DiskOffline, number, message);
-            let mut next = inner.state.clone();
-            set_offline(&mut next, &disks);
-            self.publish(inner, next, Quorum::Half)?;
-            self.claim_new_voters(inner)?;
+            self.disk_event(EventKind::DiskOffline, *number, message);
+            set_offline(next, &BTreeSet::from([*number]));
+            all_going.extend(going);
         }
-        Ok(())
+        all_going
     }
 }

@@ -13,7 +13,7 @@
 //! written the voters are asked who has the group: what looks damaged to an owner that slept may be
 //! what a newer one is just writing. A crash leaves a structure as it was or as it should be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, DiskSlot};
@@ -74,11 +74,6 @@ impl Membership {
                 self.forget_written_labels(&mut inner, &found);
             }
             found.retain(|fault| !is_known(fault));
-            for fault in &found {
-                if fault.outcome == FaultOutcome::SetBack {
-                    self.note_set_back(&mut inner, fault.disk, fault.why.clone());
-                }
-            }
             let is_done = !repair || found.is_empty();
             if !is_done {
                 self.write_again(&mut inner, &mut found);
@@ -110,16 +105,25 @@ impl Membership {
                 (numbers, self.structure_writes_count.load(Ordering::Acquire))
             };
             let looks = self.looks(numbers);
-            let is_sound = self.faults(&self.inner.lock(), &looks).is_empty();
-            if to_write && !is_sound {
+            let has_written = || self.structure_writes_count.load(Ordering::Acquire) != before;
+            for is_asked in [false, true] {
+                let mut inner = self.inner.lock();
+                self.refuse_stopped(&mut inner).ok()?;
+                let faults = self.faults(&inner, &looks);
+                if !faults.is_empty() && has_written() {
+                    break;
+                }
+                // At once: whoever writes while the voters are asked may write over what shows it.
+                for fault in &faults {
+                    if fault.outcome == FaultOutcome::SetBack {
+                        self.note_set_back(&mut inner, fault.disk, fault.why.clone());
+                    }
+                }
+                if is_asked || !to_write || faults.is_empty() {
+                    return Some((inner, faults));
+                }
+                drop(inner);
                 self.disks.look();
-            }
-            let mut inner = self.inner.lock();
-            self.refuse_stopped(&mut inner).ok()?;
-            let faults = self.faults(&inner, &looks);
-            let has_written = self.structure_writes_count.load(Ordering::Acquire) != before;
-            if faults.is_empty() || !has_written {
-                return Some((inner, faults));
             }
         }
         None
@@ -225,7 +229,11 @@ impl Membership {
                     .write_labels(inner, |number| number == fault.disk, |_| {})
                     .map_err(|error| error.report())
                     .and_then(|()| none_is_late(inner, fault.disk)),
-                ("opener record", _) => first_failure(self.write_opener(inner)),
+                ("opener record", _) => {
+                    let voter = BTreeSet::from([fault.disk]);
+                    let unread = self.look_at_marks(inner, &voter);
+                    first_failure(self.write_opener(inner, &voter, unread))
+                }
                 _ => self.write_held_state(inner, fault.disk),
             };
             fault.outcome = match answer {

@@ -261,7 +261,7 @@ fn a_reservation_conflict_stops_the_group_and_takes_no_disk_offline() {
 }
 
 /// What it answers while a disk hangs.
-fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, answer) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(what()));
     let longest = std::time::Duration::from_secs(10);

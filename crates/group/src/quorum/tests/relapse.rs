@@ -1,12 +1,13 @@
 //! Disks that are put back to an older image while they serve.
 
 use spindle_base::{DiskNumber, Redundancy};
-use spindle_device::{DiskSlot, SimulatedDisks};
+use spindle_device::{AlignedBuffer, DeviceErrorKind, DiskSlot, FaultyOperation, SimulatedDisks};
 use spindle_format::{Lost, OPENER_PLACE, STATE_PLACES};
 
-use super::{joining_last, make, online, open};
+use super::ownership::in_time;
+use super::{DISK_BYTES, joining_last, make, new_group, online, open, uuid_of, voters};
 use crate::event::EventKind;
-use crate::quorum::{FaultOutcome, Membership};
+use crate::quorum::{FaultOutcome, Joining, Membership, Standings};
 
 /// Labels, openers and group states lie in it.
 const HEAD_BYTES: usize = 1 << 20;
@@ -143,6 +144,7 @@ fn neither_a_state_nor_a_beat_of_an_opening_hides_that_a_disk_was_set_back() {
     let membership = open(&disks).unwrap();
     disks.overwrite(DiskSlot(1), 0, &older);
     membership.beat_while_opening(2001).unwrap();
+    assert!(image(&disks, 1) == older, "a kill leaves what shows it");
     membership.give_up_set_back().unwrap();
     assert_eq!(online(&membership), [0, 2]);
 
@@ -184,7 +186,7 @@ fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
     for way in ways {
         let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
-        disks.attach(super::DISK_BYTES);
+        disks.attach(DISK_BYTES);
         membership.change_state(|_| {}).unwrap();
         let older = image(&disks, 1);
         membership.begin_catching_up(std::iter::once(DiskNumber(2)));
@@ -202,4 +204,160 @@ fn whatever_takes_a_disk_offline_that_was_set_back_it_has_lost_everything() {
         let refused = (membership.judge_return(&[DiskSlot(1)], &|_| None)).unwrap_err();
         assert!(refused.message.contains("set back"), "{refused}");
     }
+}
+
+#[test]
+fn a_state_does_not_hide_that_a_disk_without_a_vote_was_set_back() {
+    let disks = make("aabbcc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    assert!(!voters(&membership).contains(&1));
+    let older = image(&disks, 1);
+    membership.change_state(|_| {}).unwrap();
+    membership.change_state(|_| {}).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    membership.change_state(|_| {}).unwrap();
+    look(&membership);
+    assert_eq!(online(&membership), [0, 2, 3, 4, 5]);
+}
+
+#[test]
+fn what_takes_a_disk_offline_does_not_hide_that_its_neighbour_was_set_back_too() {
+    let disks = make("aabbcc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let older = [0, 1].map(|slot| image(&disks, slot));
+    membership.change_state(|_| {}).unwrap();
+    membership.change_state(|_| {}).unwrap();
+    membership.heartbeat(2001).unwrap();
+    membership.heartbeat(2003).unwrap();
+    for (slot, older) in [0, 1].into_iter().zip(&older) {
+        disks.overwrite(DiskSlot(slot), 0, older);
+    }
+    membership.heartbeat(2005).unwrap();
+    membership.give_up_set_back().unwrap();
+    look(&membership);
+    assert_eq!(online(&membership), [2, 3, 4, 5]);
+}
+
+#[test]
+fn a_kill_after_any_write_does_not_let_a_disk_that_was_set_back_pass() {
+    let state = |membership: &Membership| membership.change_state(|_| {}).unwrap();
+    let beat = |membership: &Membership| membership.heartbeat(2005).unwrap();
+    let close = |membership: &Membership| membership.close().unwrap();
+    let steps: [&dyn Fn(&Membership); 3] = [&state, &beat, &close];
+    for (index, step) in steps.into_iter().enumerate() {
+        let disks = make("abc", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        membership.heartbeat(2001).unwrap();
+        let older = image(&disks, 1);
+        membership.heartbeat(2003).unwrap();
+        disks.overwrite(DiskSlot(1), 0, &older);
+        step(&membership);
+        assert!(
+            image(&disks, 1) == older,
+            "{index}: nothing is written there"
+        );
+        drop(membership);
+        let membership = open(&disks).unwrap();
+        assert_eq!(online(&membership), [0, 2], "{index}");
+        let lost = membership.state().disk(DiskNumber(1)).unwrap().lost;
+        assert_eq!(lost, Lost::EVERYTHING, "{index}");
+    }
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_is_not_written_over() {
+    let places = OPENER_PLACE..OPENER_PLACE + 4096;
+    for failures in [1, 2, 3, 20] {
+        let disks = make("abc", Redundancy::Normal);
+        let membership = open(&disks).unwrap();
+        membership.heartbeat(2001).unwrap();
+        let older = image(&disks, 1);
+        membership.heartbeat(2003).unwrap();
+        disks.overwrite(DiskSlot(1), 0, &older);
+        let (place, kind) = (places.clone(), DeviceErrorKind::Medium);
+        disks.fail(DiskSlot(1), FaultyOperation::Read, place, failures, kind);
+        membership.heartbeat(2005).unwrap();
+        disks.clear_faults(DiskSlot(1));
+        look(&membership);
+        assert_eq!(online(&membership), [0, 2], "{failures}");
+        let refused = (membership.judge_return(&[DiskSlot(1)], &|_| None)).unwrap_err();
+        assert!(refused.message.contains("set back"), "{refused}");
+    }
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_for_a_moment_costs_nothing() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let places = OPENER_PLACE..OPENER_PLACE + 4096;
+    // The first is that of whoever asks whose the group is.
+    disks.fail_reads(DiskSlot(1), places, 2);
+    membership.heartbeat(2001).unwrap();
+    look(&membership);
+    assert_eq!(online(&membership), [0, 1, 2]);
+}
+
+#[test]
+fn what_takes_a_disk_offline_does_not_read_it_before() {
+    let disks = make("abc", Redundancy::Normal);
+    disks.set_deadline(std::time::Duration::from_millis(100));
+    let membership = open(&disks).unwrap();
+    let disk = DiskNumber(1);
+    membership.change_state(|_| {}).unwrap();
+    membership.begin_catching_up(std::iter::once(DiskNumber(2)));
+    let everywhere = 0..DISK_BYTES;
+    let gone = DeviceErrorKind::Gone;
+    disks.fail(
+        DiskSlot(1),
+        FaultyOperation::Write,
+        everywhere.clone(),
+        1,
+        gone,
+    );
+    let page = AlignedBuffer::zeroed(4096);
+    let writes = std::iter::once((disk, DISK_BYTES / 2, &page[..]));
+    assert_eq!(membership.write_durably(writes).len(), 1);
+    disks.hang(DiskSlot(1), FaultyOperation::Read, everywhere);
+    let answer = in_time(move || {
+        let answer = membership.take_offline(&[disk], "a write failed");
+        answer.map(|()| online(&membership))
+    });
+    assert_eq!(answer.unwrap(), [0, 2]);
+}
+
+#[test]
+fn a_number_that_comes_again_brings_nothing_of_the_disk_before() {
+    let disks = make("ab", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    let [first, second, bad] = [0; 3].map(|_| disks.attach(DISK_BYTES));
+    let joining = |number: u16, slot: DiskSlot| {
+        let mut disk = new_group("abcd", Redundancy::Normal).disks[usize::from(number)].clone();
+        disk.slot = slot;
+        disk.uuid = uuid_of(slot.0 + 10);
+        Joining {
+            number: DiskNumber(number),
+            failure_group: number,
+            size_aus: u32::try_from(DISK_BYTES / membership.au_size().bytes()).unwrap(),
+            disk,
+        }
+    };
+    let join = |joining: Vec<Joining>| {
+        membership.label_joining(&joining).unwrap();
+        let states = STATE_PLACES[0]..STATE_PLACES[1] + 4096;
+        disks.fail_writes(bad, states, u64::MAX);
+        let answer = membership.change_standings(&Standings {
+            joining,
+            ..Standings::default()
+        });
+        disks.clear_faults(bad);
+        answer
+    };
+    for slot in [first, second] {
+        join(vec![joining(2, slot), joining(3, bad)]).unwrap_err();
+        membership.heartbeat(2001).unwrap();
+    }
+    join(vec![joining(2, first)]).unwrap();
+    look(&membership);
+    assert_eq!(voters(&membership), [0, 1, 2]);
+    assert_eq!(told(&membership), []);
 }
