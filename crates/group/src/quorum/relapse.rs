@@ -9,13 +9,13 @@
 //!
 //! So nothing is written over that was not looked at: a new state looks at all disks that serve by it,
 //! a beat at the marks of the voters. A voter whose mark cannot be read gets no other one, and goes
-//! offline at a beat that counts. Only to a disk that owes an answer something is written unseen: a
-//! state, and the mark of a closing.
+//! offline at a beat that counts. Unseen is written to a disk that owes an answer: a state, and the mark
+//! of a closing; and a state to one whose own cannot be read.
 //!
 //! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline
-//! by the very state, or before the very mark, at which it was seen: that is not written to it, so
-//! whoever follows a kill sees what we saw. The same state says that it lost all of it; as one that was found so at an opening (`set_back.rs`)
-//! it does not come back while this opening lasts.
+//! by the very state, or before the very mark, at which it was seen: that is not written to it, so whoever
+//! follows a kill sees what we saw. The same state says that it lost all of it; as one that was found so
+//! at an opening (`set_back.rs`) it does not come back while this opening lasts.
 //!
 //! Where the group cannot do without it, it serves on, because nobody else can, and this is told once;
 //! it goes as soon as the others bear that, and whatever takes it offline before has lost all of it too.
