@@ -19,7 +19,7 @@ pub const HEADER_BYTES: usize = 32;
 pub const HEADER_CHECKSUM_OFFSET: usize = 12;
 
 /// Where in the header the place is.
-const PLACE_OFFSET: usize = 16;
+pub(crate) const PLACE_OFFSET: usize = 16;
 
 /// Whose label, opener record or group state the bytes are: the group's identity and the disk's.
 /// In every version, of programs to come too, they follow the common header.
@@ -107,8 +107,15 @@ impl Header {
     /// The bytes with their checksum.
     pub(crate) fn finish(writer: Writer) -> Vec<u8> {
         let mut bytes = writer.finish();
-        let sum = checksum(&bytes).to_le_bytes();
-        bytes[HEADER_CHECKSUM_OFFSET..HEADER_CHECKSUM_OFFSET + 4].copy_from_slice(&sum);
+        Self::sum(&mut bytes);
         bytes
+    }
+
+    /// Gives the bytes their checksum, whatever stands in its field.
+    pub(crate) fn sum(bytes: &mut [u8]) {
+        let field = HEADER_CHECKSUM_OFFSET..HEADER_CHECKSUM_OFFSET + 4;
+        bytes[field.clone()].fill(0);
+        let sum = crc32c(bytes).to_le_bytes();
+        bytes[field].copy_from_slice(&sum);
     }
 }

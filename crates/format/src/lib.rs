@@ -77,7 +77,7 @@ pub use state::{
     AuRun, DISKS_MAX, DiskState, DiskStatus, GroupState, Lost, ParsedGroupState, REPLICAS_MAX,
     RUNS_MAX, Replica, STATE_DISK_BYTES, STATE_FEATURES_OFFSET, STATE_HEADER_BYTES,
     STATE_LENGTH_OFFSET, STATE_MAGIC, STATE_REPLICA_HEADER_BYTES, STATE_RUN_BYTES, STATE_VERSION,
-    VOTERS_MAX,
+    StateBytes, VOTERS_MAX,
 };
 
 pub use versions::FORMATS;

@@ -285,6 +285,39 @@ fn the_largest_group_fits_its_slot() {
 type StateChange = fn(&mut GroupState);
 
 #[test]
+fn the_slot_of_another_disk_tells_a_state_only_where_it_is_whole_and_for_this_disk() {
+    let state = state();
+    let (ours, theirs) = (Uuid([2; 16]), Uuid([7; 16]));
+    let [place, other_place] = STATE_PLACES;
+    let known = state.encode(other_place, theirs);
+    let mut slot = state.encode(place, ours);
+    // What follows the used bytes counts in neither.
+    slot.resize(STATE_SLOT_BYTES, 0xAA);
+    let is_it = |slot: &[u8], place| ParsedGroupState::is_state_of(slot, place, ours, &known);
+    assert!(is_it(&slot, place));
+    assert!(!is_it(&slot, other_place));
+    assert!(!ParsedGroupState::is_state_of(&slot, place, theirs, &known));
+    assert!(!is_it(&slot[..known.len() - 1], place));
+    for bit in 0..known.len() * 8 {
+        slot[bit / 8] ^= 1 << (bit % 8);
+        assert!(!is_it(&slot, place), "bit {bit}");
+        slot[bit / 8] ^= 1 << (bit % 8);
+    }
+    let mut next = state;
+    next.epoch += 1;
+    assert!(!is_it(&next.encode(place, ours), place));
+}
+
+#[test]
+fn bytes_that_go_from_disk_to_disk_are_those_that_each_is_encoded_for() {
+    let state = state();
+    let mut bytes = state.encode_for_some_disk();
+    for (place, disk) in STATE_PLACES.into_iter().zip([Uuid([2; 16]), Uuid([7; 16])]) {
+        assert_eq!(bytes.address(place, disk), state.encode(place, disk));
+    }
+}
+
+#[test]
 fn a_state_that_contradicts_itself_is_named() {
     let cases: &[(&str, StateChange)] = &[
         ("the number of voters", |state| {

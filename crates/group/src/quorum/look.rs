@@ -2,6 +2,7 @@
 
 mod label;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use spindle_base::{DiskNumber, GroupName, Uuid};
@@ -144,21 +145,33 @@ pub fn look(disks: &dyn Disks, slots: &[DiskSlot]) -> Vec<DiskLook> {
         .collect()
 }
 
-/// The states that were seen so far. A group's disks hold two or three different ones.
+/// The states that were seen last, each with the bytes of a slot that holds it. A group's disks hold
+/// two or three different ones.
 #[derive(Default)]
-struct KnownStates(Vec<Arc<GroupState>>);
+struct KnownStates(VecDeque<(Arc<GroupState>, Box<[u8]>)>);
 
 impl KnownStates {
-    /// The newest ones are asked first, and no more than these: what many disks hold is among them.
-    const ASKED_MOST: usize = 8;
+    /// No more than these are kept: what many disks hold is among them.
+    const KEPT_MOST: usize = 8;
 
-    fn share(&mut self, state: GroupState) -> Arc<GroupState> {
-        let mut asked = self.0.iter().rev().take(Self::ASKED_MOST);
-        if let Some(known) = asked.find(|known| ***known == state) {
-            return Arc::clone(known);
-        }
+    /// The state in a slot that was read at `place` of this disk, where it is one of them.
+    fn find(
+        &self,
+        slot: &[u8],
+        place: u64,
+        (group, disk): (Uuid, Uuid),
+    ) -> Option<&Arc<GroupState>> {
+        let (state, _) = (self.0.iter()).find(|(state, bytes)| {
+            state.group_uuid == group && ParsedGroupState::is_state_of(slot, place, disk, bytes)
+        })?;
+        Some(state)
+    }
+
+    /// Another one, of this slot.
+    fn keep(&mut self, state: GroupState, slot: &[u8]) -> Arc<GroupState> {
         let state = Arc::new(state);
-        self.0.push(Arc::clone(&state));
+        self.0.truncate(Self::KEPT_MOST - 1);
+        self.0.push_front((Arc::clone(&state), slot.into()));
         state
     }
 }
@@ -443,9 +456,12 @@ fn judge_state(
     if bytes[..512].iter().all(|byte| *byte == 0) {
         return SlotFound::Blank;
     }
+    if let Some(state) = known.find(bytes, place, (group, disk)) {
+        return SlotFound::State(Arc::clone(state));
+    }
     let state = ParsedGroupState::parse(bytes, place).and_then(|parsed| parsed.check(group, disk));
     match state {
-        Ok(state) => SlotFound::State(known.share(state)),
+        Ok(state) => SlotFound::State(known.keep(state, bytes)),
         Err(error) if error.kind.is_newer() && identities(bytes) == Some((group, disk)) => {
             SlotFound::Newer(error)
         }
