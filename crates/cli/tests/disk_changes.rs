@@ -284,7 +284,7 @@ fn what_cannot_be_changed_is_refused_in_one_line_and_nothing_changes() {
     );
     refuse(
         &["resize", "data", "data_0000", "--size", "4M"],
-        &["cannot have 4M", "has at least 8"],
+        &["cannot have 4M", "has at least 8M and 4K"],
     );
     refuse(
         &["rename", "data", "data_0000", "DATA_0001"],

@@ -42,7 +42,7 @@ use spindle_sync::level::{DeepMutex, LeafRwLock};
 pub(crate) use changes::{Joining, Standings};
 pub use claim::CLAIM_PAUSE_MS;
 pub use contest::Waited;
-pub(crate) use create::DISK_AUS_MIN;
+pub(crate) use create::{DISK_AUS_MIN, disk_size_min_text};
 pub use create::{NewDisk, NewGroup, disk_bytes_min, judge_new_group};
 use cut_off::CutOff;
 pub(crate) use failed_flushes::{FailedFlushes, Failures};

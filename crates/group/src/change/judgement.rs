@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::core::disks::DiskState;
 use crate::core::file::File;
 use crate::error::{GroupError, GroupErrorKind, Operation};
-use crate::quorum::{DISK_AUS_MIN, Joining, NewDisk, disk_bytes_min};
+use crate::quorum::{DISK_AUS_MIN, Joining, NewDisk, disk_size_min_text};
 
 /// A change that can be made.
 #[derive(Debug, Default)]
@@ -183,18 +183,19 @@ impl Group {
                 (key(&name), (name, disk.group_index))
             })
             .collect();
+        let used: BTreeSet<u16> = failure_groups.values().map(|(_, index)| *index).collect();
+        let mut fresh = (0..u16::MAX).filter(|index| !used.contains(index));
         let numbers = (self.membership)
             .free_numbers(disks.len(), |number| self.disks.knows_number(number))?;
         let mut joining: Vec<Joining> = Vec::new();
+        let (mut names, mut slots, mut identities) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (disk, number) in disks.into_iter().zip(numbers) {
             self.refuse_name_in_use(&disk.name)?;
-            let twin = (joining.iter()).find(|other| {
-                let name = other.disk.name.as_str();
-                name.eq_ignore_ascii_case(disk.name.as_str())
-                    || other.disk.slot == disk.slot
-                    || other.disk.uuid == disk.uuid
-            });
-            if twin.is_some() {
+            let is_alone = names.insert(disk.name.as_str().to_ascii_lowercase())
+                && slots.insert(disk.slot)
+                && identities.insert(disk.uuid);
+            if !is_alone {
                 return Err(refusal(
                     GroupErrorKind::Invalid,
                     format!(
@@ -214,11 +215,12 @@ impl Group {
                     ),
                 ));
             }
-            let used: BTreeSet<u16> = failure_groups.values().map(|(_, index)| *index).collect();
-            let fresh = (0..u16::MAX).find(|index| !used.contains(index));
             let (name, failure_group) = failure_groups
                 .entry(key(&disk.failure_group))
-                .or_insert_with(|| (disk.failure_group.clone(), fresh.unwrap_or(u16::MAX)))
+                .or_insert_with(|| {
+                    let index = fresh.next().unwrap_or(u16::MAX);
+                    (disk.failure_group.clone(), index)
+                })
                 .clone();
             let mut disk = disk.clone();
             disk.failure_group = name;
@@ -247,7 +249,7 @@ impl Group {
                          fewer than 2^32 AUs",
                         disks.path(disk.slot),
                         size_text(size_bytes),
-                        size_text(disk_bytes_min(au_size))
+                        disk_size_min_text(au_size)
                     ),
                 )
             })
@@ -317,7 +319,7 @@ impl Group {
                     "disk {name} cannot have {}: a disk of a group with AUs of {au_size} has at \
                      least {}",
                     size_text(size_bytes),
-                    size_text(disk_bytes_min(au_size))
+                    disk_size_min_text(au_size)
                 ),
             ));
         }

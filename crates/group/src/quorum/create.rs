@@ -210,6 +210,16 @@ pub const fn disk_bytes_min(au_size: AuSize) -> u64 {
     DISK_AUS_MIN * au_size.bytes() + LABEL_BYTES as u64
 }
 
+/// The same for a person. In two parts: their sum reads as the AUs alone, and a disk of that size
+/// would be told that it is as large as it has to be.
+pub(crate) fn disk_size_min_text(au_size: AuSize) -> String {
+    format!(
+        "{} and {}",
+        size_text(DISK_AUS_MIN * au_size.bytes()),
+        size_text(LABEL_BYTES as u64)
+    )
+}
+
 /// Whether [`Membership::create`] would begin to write.
 ///
 /// # Errors
@@ -281,7 +291,7 @@ fn check_sizes(disks: &dyn Disks, new: &NewGroup) -> Result<(), GroupError> {
                     disks.path(disk.slot),
                     size_text(size_bytes),
                     new.au_size,
-                    size_text(disk_bytes_min(new.au_size))
+                    disk_size_min_text(new.au_size)
                 ),
             ));
         }
