@@ -222,8 +222,9 @@ fn goes_while_it_joins(own_requests: u64, all_requests: u64) -> bool {
 #[test]
 fn a_disk_that_goes_at_any_request_of_its_joining_comes_back() {
     let mut came_back = 0;
-    for own_requests in 1..24 {
-        for all_requests in 1..50 {
+    for own_requests in 1..25 {
+        // The state that names it first looks at the four disks that serve.
+        for all_requests in 37..87 {
             came_back += u32::from(goes_while_it_joins(own_requests, all_requests));
         }
     }
