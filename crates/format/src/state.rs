@@ -283,6 +283,15 @@ impl ParsedGroupState {
             .ok_or_else(|| HEADER.error(STATE_LENGTH_OFFSET, FormatErrorKind::Value("length")))
     }
 
+    /// The epoch that the first bytes of a slot tell. No checksum was looked at, so that it counts where
+    /// it is what whoever reads expects, and else asks for the whole slot.
+    #[must_use]
+    pub fn likely_epoch(start: &[u8]) -> Option<u64> {
+        HEADER.check_magic(start).ok()?;
+        let epoch = start.get(EPOCH_OFFSET..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*epoch))
+    }
+
     /// What the slot says, for listings that only look.
     #[must_use]
     pub const fn contents(&self) -> &GroupState {

@@ -24,7 +24,7 @@ use crate::quorum::{Inner, Member, Membership, Opener, hanging, refused, voters}
 
 /// Disks that are given a new state in one batch. Each has a copy of it in memory until then, which
 /// has an entry for each disk of the group: 116 KiB where there are 4,096.
-const DISKS_PER_BATCH: usize = 256;
+pub(super) const DISKS_PER_BATCH: usize = 256;
 
 /// What a new state is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

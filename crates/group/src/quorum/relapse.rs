@@ -8,8 +8,8 @@
 //!   delayed writes over one.
 //!
 //! So nothing is written over that was not looked at: a new state looks at all disks that serve by it,
-//! a beat at the marks of the voters. A voter whose mark cannot be read gets no other one, and goes
-//! offline at a beat that counts. Unseen is written to a disk that owes an answer: a state, and the mark
+//! a beat at the marks of the voters. A voter whose mark cannot be read, but for a bad sector, gets no other one,
+//! and goes offline at a beat that counts. Unseen is written to a disk that owes an answer: a state, and the mark
 //! of a closing; and a state to one whose own cannot be read.
 //!
 //! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline
@@ -25,15 +25,17 @@
 use std::collections::BTreeSet;
 
 use spindle_base::DiskNumber;
-use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Work};
-use spindle_format::{GroupState, Lost, OPENER_BYTES, OPENER_PLACE, OpenerRecord};
+use spindle_device::{AlignedBuffer, DeviceError, DeviceErrorKind, DiskSlot, Request, Work};
+use spindle_format::{
+    GroupState, Lost, OPENER_BYTES, OPENER_PLACE, OpenerRecord, ParsedGroupState, STATE_PLACES,
+};
 
 use crate::error::GroupError;
 use crate::event::EventKind;
 use crate::quorum::claim::is_same_opening;
 use crate::quorum::hanging::Going;
 use crate::quorum::look::{DiskLook, SlotFound, look};
-use crate::quorum::publish::{Quorum, set_offline};
+use crate::quorum::publish::{DISKS_PER_BATCH, Quorum, set_offline};
 use crate::quorum::set_back::NEVER_AGAIN;
 use crate::quorum::{Inner, Membership};
 
@@ -51,7 +53,54 @@ type Marks = Vec<(DiskNumber, AlignedBuffer)>;
 /// Disks that failed, and why.
 type Failures = Vec<(DiskNumber, DeviceError)>;
 
+/// Something that a disk has taken durably.
+#[derive(Debug, Clone, Copy)]
+enum Taken {
+    /// The group state of that epoch, in that slot.
+    State(usize, u64),
+    /// The mark of that opening and beat.
+    Mark(u64, u64),
+}
+
+impl Taken {
+    const fn place(self) -> u64 {
+        match self {
+            Self::State(slot, _) => STATE_PLACES[slot],
+            Self::Mark(..) => OPENER_PLACE,
+        }
+    }
+
+    /// Whether these are the first bytes of it, as far as they can tell.
+    fn is_shown_by(self, page: &[u8]) -> bool {
+        match self {
+            Self::State(_, epoch) => ParsedGroupState::likely_epoch(page) == Some(epoch),
+            Self::Mark(sequence, heartbeats_count) => OpenerRecord::parse(page, OPENER_PLACE)
+                .is_ok_and(|found| {
+                    (found.sequence, found.heartbeats_count) == (sequence, heartbeats_count)
+                }),
+        }
+    }
+}
+
 impl Inner {
+    /// What the disk has taken durably and can show.
+    fn taken(&self, number: DiskNumber) -> Vec<Taken> {
+        let member = self.members.get(&number).map(|member| {
+            let spare = (member.spare_epoch > 0)
+                .then_some(Taken::State(1 - member.held_slot, member.spare_epoch));
+            (Taken::State(member.held_slot, member.held_epoch), spare)
+        });
+        let (held, spare) = member.unzip();
+        let mark = self
+            .heard
+            .get(&number)
+            .map(|(sequence, beats)| Taken::Mark(*sequence, *beats));
+        held.into_iter()
+            .chain(spare.flatten())
+            .chain(mark)
+            .collect()
+    }
+
     /// The voters that are here.
     pub(super) fn voters_here(&self) -> BTreeSet<DiskNumber> {
         (self.state.voters())
@@ -131,19 +180,47 @@ impl Membership {
     /// one without a vote its two states are all that can show it. Those that hang are written to unseen:
     /// nobody waits for them twice.
     pub(super) fn look_at_structures(&self, inner: &mut Inner, next: &GroupState) {
-        let (numbers, slots): (Vec<DiskNumber>, Vec<DiskSlot>) = (inner.members.iter())
-            .filter(|(number, member)| {
-                let may_show = member.spare_epoch > 0 || inner.heard.contains_key(number);
-                may_show && self.serves(next, **number) && !self.hangs(**number)
-            })
-            .filter_map(|(number, _)| Some((*number, self.slot(*number)?)))
-            .unzip();
-        let looks = look(&*self.disks, &slots);
-        for (number, look) in numbers.into_iter().zip(&looks) {
-            if let Some(why) = inner.shows_relapse(number, look) {
-                self.note_set_back(inner, number, why);
+        let seen: Vec<(DiskNumber, DiskSlot)> = (inner.members.keys())
+            .filter(|number| self.serves(next, **number) && !self.hangs(**number))
+            .filter_map(|number| Some((*number, self.slot(*number)?)))
+            .collect();
+        for some in seen.chunks(DISKS_PER_BATCH) {
+            let changed = self.differ(inner, some);
+            let slots: Vec<DiskSlot> = changed.iter().map(|(_, slot)| *slot).collect();
+            let looks = look(&*self.disks, &slots);
+            for ((number, _), look) in changed.into_iter().zip(&looks) {
+                if let Some(why) = inner.shows_relapse(number, look) {
+                    self.note_set_back(inner, number, why);
+                }
             }
         }
+    }
+
+    /// Those of the disks whose states or mark are not by their first bytes what they have taken, or
+    /// cannot be read. A whole state has an entry for each disk of the group.
+    fn differ(
+        &self,
+        inner: &Inner,
+        disks: &[(DiskNumber, DiskSlot)],
+    ) -> Vec<(DiskNumber, DiskSlot)> {
+        let mut pages: Vec<(usize, Taken, AlignedBuffer)> = Vec::new();
+        for (at, (number, _)) in disks.iter().enumerate() {
+            let taken = inner.taken(*number).into_iter();
+            pages.extend(taken.map(|taken| (at, taken, AlignedBuffer::zeroed(OPENER_BYTES))));
+        }
+        let mut batch: Vec<Request<'_>> = (pages.iter_mut())
+            .map(|(at, taken, page)| Request::new(disks[*at].1, taken.place(), Work::Read(page)))
+            .collect();
+        self.run(&mut batch);
+        let is_read: Vec<bool> = (batch.iter())
+            .map(|request| request.result.is_ok())
+            .collect();
+        drop(batch);
+        let changed: BTreeSet<usize> = (pages.iter().zip(is_read))
+            .filter(|((_, taken, page), is_read)| !is_read || !taken.is_shown_by(page))
+            .map(|((at, ..), _)| *at)
+            .collect();
+        changed.into_iter().map(|at| disks[at]).collect()
     }
 
     /// Whether the disk was set back, and serves until the group can do without it. Cheap.
@@ -152,8 +229,9 @@ impl Membership {
     }
 
     /// Reads the opener records of `asked` that are about to be written over, and notes disks that were
-    /// set back. Gives those that could not be read, twice: nothing must be written over there. Those that
-    /// owe an answer are not asked once more: no heartbeat that counts comes to them.
+    /// set back. Gives those that could not be read, twice, but for bad sectors: nothing must be written
+    /// over there. Those that owe an answer are not asked once more: no heartbeat that counts comes to
+    /// them.
     pub(super) fn look_at_marks(
         &self,
         inner: &mut Inner,
@@ -166,6 +244,8 @@ impl Membership {
         let (gone, failed): (Vec<_>, Vec<_>) =
             (failed.into_iter()).partition(|(_, why)| why.kind == DeviceErrorKind::Gone);
         let (read_again, mut unread) = self.read_marks(failed.iter().map(|(number, _)| *number));
+        // A bad sector shows nothing, and to write there is what mends it.
+        unread.retain(|(_, why)| why.kind != DeviceErrorKind::Medium);
         unread.extend(gone);
         for (number, page) in read.into_iter().chain(read_again) {
             let found = OpenerRecord::parse(&page, OPENER_PLACE);

@@ -274,7 +274,7 @@ fn a_mark_that_cannot_be_read_is_not_written_over() {
         let older = image(&disks, 1);
         membership.heartbeat(2003).unwrap();
         disks.overwrite(DiskSlot(1), 0, &older);
-        let (place, kind) = (places.clone(), DeviceErrorKind::Medium);
+        let (place, kind) = (places.clone(), DeviceErrorKind::Gone);
         disks.fail(DiskSlot(1), FaultyOperation::Read, place, failures, kind);
         membership.heartbeat(2005).unwrap();
         disks.clear_faults(DiskSlot(1));
@@ -283,6 +283,22 @@ fn a_mark_that_cannot_be_read_is_not_written_over() {
         let refused = (membership.judge_return(&[DiskSlot(1)], &|_| None)).unwrap_err();
         assert!(refused.message.contains("set back"), "{refused}");
     }
+}
+
+/// A disk gives the sector again once it was written.
+#[test]
+fn a_mark_on_a_bad_sector_is_written_and_costs_nothing() {
+    let disks = make("abc", Redundancy::Normal);
+    let membership = open(&disks).unwrap();
+    membership.heartbeat(2001).unwrap();
+    let places = OPENER_PLACE..OPENER_PLACE + 4096;
+    let (read, bad) = (FaultyOperation::Read, DeviceErrorKind::Medium);
+    disks.fail(DiskSlot(1), read, places, 20, bad);
+    let before = disks.bytes(DiskSlot(1), OPENER_PLACE, 4096);
+    membership.heartbeat(2003).unwrap();
+    disks.clear_faults(DiskSlot(1));
+    assert_eq!(online(&membership), [0, 1, 2]);
+    assert!(disks.bytes(DiskSlot(1), OPENER_PLACE, 4096) != before);
 }
 
 #[test]
