@@ -48,7 +48,7 @@ long: ## what takes longer than CI may: many more seeds, power cuts, kills, roun
 	@tools/setup test
 	@tools/setup long
 	@SEEDS=300000 THREAD_SEEDS=300000 CUTS=200 ROUNDS=20 SCENARIOS=20 \
-		SPINDLE_TEST_KILLS=90 SPINDLE_TEST_MOUNTS=650 tools/test
+		SPINDLE_TEST_KILLS=90 SPINDLE_TEST_MOUNTS=650 SPINDLE_TEST_DISKS=4096 tools/test
 
 lint: ## format, clippy, the repository's own rules, dependencies and spelling
 	@tools/test lint

@@ -3,7 +3,25 @@
 
 mod place;
 
-use place::{Place, outcome};
+use std::time::{Duration, Instant};
+
+use place::{Outcome, Place, outcome};
+
+/// Runs the binary as a login shell would: with the usual soft limit of descriptors.
+fn limited(place: &Place, words: &[String]) -> Outcome {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 1024 && exec \"$@\"", "sh"]);
+    shell.arg(env!("CARGO_BIN_EXE_spindle")).args(words);
+    shell
+        .current_dir(place.path(""))
+        .env("SPINDLE_DISKS", place.disk("*"))
+        .env("SPINDLE_RUNTIME_DIR", place.path("run"));
+    outcome(&mut shell)
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
 
 /// The words that make the group `data` of a thousand disks.
 fn of_a_thousand_disks(place: &Place) -> Vec<String> {
@@ -31,20 +49,10 @@ fn of_a_thousand_disks(place: &Place) -> Vec<String> {
 #[test]
 fn a_group_of_a_thousand_disks_is_served_under_the_usual_limit_of_descriptors() {
     let place = Place::new();
-    let words = of_a_thousand_disks(&place);
-    let limited = |words: &[String]| {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", "ulimit -Sn 1024 && exec \"$@\"", "sh"]);
-        shell.arg(env!("CARGO_BIN_EXE_spindle")).args(words);
-        shell
-            .current_dir(place.path(""))
-            .env("SPINDLE_DISKS", place.disk("*"))
-            .env("SPINDLE_RUNTIME_DIR", place.path("run"));
-        outcome(&mut shell)
-    };
-    let made = limited(&words);
+    let create = of_a_thousand_disks(&place);
+    let made = limited(&place, &create);
     assert_eq!(made.code, 0, "{}", made.stderr);
-    let served = limited(&["group", "mount", "data"].map(str::to_owned));
+    let served = limited(&place, &words(&["group", "mount", "data"]));
     assert_eq!(served.code, 0, "{}", served.stderr);
     let shown = place.ask(["group", "show", "data"]);
     assert_eq!(shown["disks"].as_array().unwrap().len(), 1000);
@@ -112,4 +120,143 @@ fn a_change_names_as_many_disks_as_a_group_can_have_and_not_one_more() {
     place::refused(&most, 2, &["a_rather_long_name_000000"]);
     let more = offline(4097);
     place::refused(&more, 2, &["4097", "4096"]);
+}
+
+/// As many disks as a group can have.
+const DISKS_MOST: usize = 4096;
+
+/// `SPINDLE_TEST_DISKS` disks, or some.
+fn disks_count() -> usize {
+    let wanted = std::env::var("SPINDLE_TEST_DISKS").ok();
+    let wanted = wanted.and_then(|text| text.parse().ok()).unwrap_or(300);
+    assert!((100..=DISKS_MOST).contains(&wanted), "{wanted} disks");
+    wanted
+}
+
+/// Two failure groups of those of the disks, which are made: holes, so that what is not written
+/// takes no room. Their paths are short, since the words of a failure group are one word.
+fn halves(place: &Place, numbers: std::ops::Range<usize>) -> Vec<String> {
+    let path = |number: &usize| format!("disks/{number}");
+    for number in numbers.clone() {
+        let file = std::fs::File::create(place.path(&path(&number))).unwrap();
+        file.set_len(9 << 20).unwrap();
+    }
+    ["left", "right"]
+        .into_iter()
+        .enumerate()
+        .flat_map(|(half, name)| {
+            let disks = numbers.clone().filter(|number| number % 2 == half);
+            let disks: Vec<String> = disks.map(|number| path(&number)).collect();
+            [
+                "--failgroup".to_owned(),
+                format!("{name}={}", disks.join(",")),
+            ]
+        })
+        .collect()
+}
+
+/// Runs a command over so many disks that has to succeed, and in a time that rises as they do.
+#[track_caller]
+fn soon(place: &Place, disks_count: usize, what: &str, words: &[String]) {
+    let begun = Instant::now();
+    let outcome = limited(place, words);
+    let took = begun.elapsed();
+    println!("{disks_count} disks: {what}: {:.1} s", took.as_secs_f64());
+    assert_eq!(outcome.code, 0, "{what}: {}", outcome.stderr);
+    let most =
+        Duration::from_secs(30) + Duration::from_millis(25) * disks_count.try_into().unwrap();
+    assert!(took < most, "{what}: {took:?}");
+}
+
+#[track_caller]
+fn has_online(place: &Place, count: usize) {
+    let shown = place.ask(["group", "show", "data"]);
+    let disks = shown["disks"].as_array().unwrap();
+    assert_eq!(disks.len(), count);
+    assert!(disks.iter().all(|disk| disk["mode"] == "online"));
+}
+
+/// What the daemon did and has, which must not be each disk for each disk.
+#[track_caller]
+fn is_moderate(place: &Place, disks_count: usize) {
+    let daemon = place.process_id();
+    let processor_s = processor_time_s(daemon);
+    let memory_bytes = resident_bytes(daemon);
+    println!(
+        "{disks_count} disks: {processor_s:.1} s computed, {} MB",
+        memory_bytes >> 20
+    );
+    let disks: u32 = disks_count.try_into().unwrap();
+    assert!(
+        processor_s < 3.0 + 0.015 * f64::from(disks),
+        "{processor_s} s"
+    );
+    let most_bytes = (100 << 20) + (u64::from(disks) << 16);
+    assert!(memory_bytes < most_bytes, "{memory_bytes} bytes");
+}
+
+#[test]
+fn as_many_disks_as_a_group_can_have_join_a_mounted_group_in_one_change() {
+    if !place::can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let count = disks_count();
+    let mut create = words(&["group", "create", "data"]);
+    create.extend(halves(&place, 0..4));
+    soon(&place, 4, "create", &create);
+    let mount = words(&["mount", "data", &place.text("mount")]);
+    soon(&place, 4, "mount", &mount);
+    let file = place.mount_point().join("file");
+    std::fs::write(&file, b"before").unwrap();
+
+    let mut add = words(&["disk", "add", "data"]);
+    add.extend(halves(&place, 4..count));
+    soon(&place, count, "add all others", &add);
+    has_online(&place, count);
+    is_moderate(&place, count);
+    let mut one_more = words(&["disk", "add", "data", "--disk", "disks/more"]);
+    let more = std::fs::File::create(place.disk("more")).unwrap();
+    more.set_len(9 << 20).unwrap();
+    if count == DISKS_MOST {
+        place::refused(&limited(&place, &one_more), 2, &["at most 4096"]);
+    }
+    soon(&place, count, "list", &words(&["group", "list"]));
+    soon(&place, count, "status", &words(&["status"]));
+
+    let begun = Instant::now();
+    place.kill_daemon();
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
+    println!(
+        "{count} disks: takeover: {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+    has_online(&place, count);
+    is_moderate(&place, count);
+
+    let dropped = count / 4;
+    let mut drop = words(&["disk", "drop", "data"]);
+    drop.extend((count - dropped..count).map(|number| format!("data_{number:04}")));
+    soon(&place, count, "drop a quarter", &drop);
+    place.tell(["rebalance", "data", "--power", "1024", "--wait"]);
+    has_online(&place, count - dropped);
+    one_more.extend(words(&["--name", "more"]));
+    soon(&place, count - dropped, "add one", &one_more);
+
+    let point = place.text("mount");
+    soon(&place, count, "unmount", &words(&["umount", &point]));
+    soon(&place, count, "mount again", &mount);
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
+    has_online(&place, count - dropped + 1);
+    place.umount();
+}
+
+#[test]
+fn a_group_of_as_many_disks_as_it_can_have_is_made_at_once() {
+    let place = Place::new();
+    let count = disks_count();
+    let mut create = words(&["group", "create", "data"]);
+    create.extend(halves(&place, 0..count));
+    soon(&place, count, "create", &create);
+    has_online(&place, count);
 }
