@@ -519,11 +519,11 @@ impl Membership {
     fn claim_voters(&self, inner: &mut Inner, quorum: Quorum) -> Result<(), GroupError> {
         loop {
             let unaware = inner.unaware_voters();
-            let unread = self.look_at_marks(inner, &unaware);
+            self.look_at_marks(inner, &unaware);
             if self.publish_without_set_back(inner, quorum)? {
                 continue;
             }
-            let failed = self.write_opener(inner, &unaware, unread);
+            let failed = self.write_opener(inner, &unaware);
             if failed.is_empty() {
                 return Ok(());
             }
@@ -613,8 +613,7 @@ impl Membership {
     fn tell_those_that_answer(&self, inner: &mut Inner) {
         let mut answering = inner.voters_here();
         answering.retain(|number| !self.is_silent(*number));
-        let unread = self.look_at_marks(inner, &answering);
-        answering.retain(|number| unread.iter().all(|(other, _)| other != number));
+        self.look_at_marks(inner, &answering);
         // What shows that a disk was set back stays until it goes, where another one tells.
         let is_sound = |number: &DiskNumber| !inner.set_back.contains_key(number);
         if answering.iter().any(is_sound) {
@@ -622,7 +621,7 @@ impl Membership {
         }
         let written = |number| answering.contains(&number);
         let failed = self.write_record(inner, OPENER_PLACE, written);
-        for (number, why) in unread.into_iter().chain(failed) {
+        for (number, why) in failed {
             tracing::debug!(disk = number.0, %why, "a voter does not take a heartbeat");
         }
     }

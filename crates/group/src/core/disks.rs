@@ -464,17 +464,19 @@ impl Serving for DiskTable {
 
     /// In the preferred failure group where there is one, else on the least busy disk.
     fn choose(&self, extent: &Extent, avoid: u8) -> Option<(usize, ExtentCopy, DiskSlot)> {
-        let mut doubtful = 0;
+        let (mut doubtful, mut set_back) = (0, 0);
         for (number, copy) in extent.copies().iter().enumerate() {
             // Until it was told, whichever life the disk is in: one that serves on lacks what it dropped,
             // and that is noted only while the new life goes on already.
-            let may_lack = self.failures(copy.disk()).stand() || self.is_set_back(copy.disk());
-            doubtful |= u8::from(may_lack) << number;
+            doubtful |= u8::from(self.failures(copy.disk()).stand()) << number;
+            set_back |= u8::from(self.is_set_back(copy.disk())) << number;
         }
-        // One that failed a flush shows perhaps what was before, and so does one that was set back: where
+        // One that failed a flush lacks what it dropped, one that was set back everything since: where
         // there is another, not that one.
-        let chosen = (doubtful != 0).then(|| self.choose_of(extent, avoid | doubtful));
-        chosen.flatten().or_else(|| self.choose_of(extent, avoid))
+        let of_others = |avoided: u8| self.choose_of(extent, avoid | avoided);
+        (of_others(doubtful | set_back))
+            .or_else(|| (doubtful != 0).then(|| of_others(set_back)).flatten())
+            .or_else(|| (set_back != 0).then(|| of_others(0)).flatten())
     }
 }
 
@@ -517,11 +519,54 @@ impl DiskTable {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use spindle_base::{DiskName, DiskNumber, FailureGroupName};
-    use spindle_device::DiskSlot;
+    use spindle_base::{DiskName, DiskNumber, FailureGroupName, Redundancy};
+    use spindle_device::{DeviceError, DeviceErrorKind, DiskSlot};
 
     use super::NewDiskState;
-    use crate::scene::Scene;
+    use crate::scene::{NORMAL, Scene, create, pattern, read};
+
+    /// What failed a flush lacks what it dropped, what was set back everything since.
+    #[test]
+    fn beside_a_disk_that_was_set_back_one_that_failed_a_flush_is_read() {
+        let scene = Scene::new(5, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+        let group = scene.open();
+        let [fails, set_back, away] = [0, 1, 2].map(DiskNumber);
+        let file = create(&group, 10, NORMAL);
+        group.write(&file, 0, &pattern(1, 8 << 20)).unwrap();
+        group.sync().unwrap();
+        let image = scene.disks.image(DiskSlot(set_back.0));
+        group.take_offline(&[away], "it failed").unwrap();
+        let new = pattern(2, 8 << 20);
+        group.write(&file, 0, &new).unwrap();
+        group.sync().unwrap();
+        group.heartbeat(2_001).unwrap();
+        group.heartbeat(2_003).unwrap();
+        scene.disks.put_back(DiskSlot(set_back.0), &image);
+        group.heartbeat(2_005).unwrap();
+        assert!(group.disks.is_set_back(set_back));
+        let dropped = DeviceError {
+            path: "simulated-0".to_owned(),
+            operation: "flush",
+            offset_bytes: 0,
+            length_bytes: 0,
+            kind: DeviceErrorKind::Medium,
+            errno: None,
+        };
+        group.membership.failed_flushes().note(fails, &dropped);
+        let preferred = group.disks.get(set_back).unwrap().group_index;
+        (group.disks.preferred_group).store(u32::from(preferred), Ordering::Release);
+        let on_both = |extent: &crate::ExtentView| {
+            let disks = extent.copies.iter().flatten().map(|(disk, _)| *disk);
+            disks.collect::<std::collections::BTreeSet<_>>() == [fails, set_back].into()
+        };
+        let extents = group.map(&file);
+        let extents: Vec<_> = extents.iter().filter(|extent| on_both(extent)).collect();
+        assert!(!extents.is_empty());
+        for extent in extents {
+            let at = usize::try_from(extent.offset_bytes).unwrap();
+            assert!(read(&group, &file, extent.offset_bytes, 512) == new[at..at + 512]);
+        }
+    }
 
     /// Found by seed 40937 of the simulator of threads: a sync left out a disk that had joined while
     /// its file was written.

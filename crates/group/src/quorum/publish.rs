@@ -14,6 +14,7 @@ use spindle_base::DiskNumber;
 use spindle_device::{AlignedBuffer, DeviceError, Request, Work};
 use spindle_format::{
     DiskStatus, Feature, GroupState, Lost, OPENER_BYTES, OPENER_PLACE, STATE_PLACES,
+    STATE_SLOT_BYTES,
 };
 use spindle_sync::atomic::Ordering;
 
@@ -22,9 +23,9 @@ use crate::event::EventKind;
 use crate::quorum::hanging::Going;
 use crate::quorum::{Inner, Member, Membership, Opener, hanging, refused, voters};
 
-/// Disks that are given a new state in one batch. Each has a copy of it in memory until then, which
-/// has an entry for each disk of the group: 116 KiB where there are 4,096.
-pub(super) const DISKS_PER_BATCH: usize = 256;
+/// What copies of a new state may take in memory: each disk of a batch has one until then, of 116 KiB
+/// where there are 4,096 disks. Few batches, because each may wait for disks that hang.
+const STATES_BYTES_MAX: usize = 128 << 20;
 
 /// What a new state is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +83,8 @@ impl Membership {
             // Whoever votes since the first one hears of this opening before there is a second:
             // else a kill between the two would make it look put back, see `set_back.rs`.
             let unaware = inner.unaware_voters();
-            let unread = self.look_at_marks(inner, &unaware);
-            let failed = self.write_opener(inner, &unaware, unread);
+            self.look_at_marks(inner, &unaware);
+            let failed = self.write_opener(inner, &unaware);
             self.leave_out(&mut next, failed, "opener record");
             // Into the other slot too: a program that does not know the feature must not find a
             // state beside it that it knows.
@@ -282,7 +283,8 @@ impl Membership {
             .collect();
         let mut bytes = next.encode_for_some_disk();
         let mut failed = Vec::new();
-        for members in serving.chunks(DISKS_PER_BATCH) {
+        let disks_per_batch = STATES_BYTES_MAX / STATE_SLOT_BYTES;
+        for members in serving.chunks(disks_per_batch) {
             let pages: Vec<(DiskNumber, u64, AlignedBuffer)> = (members.iter())
                 .map(|(number, member)| {
                     let place = STATE_PLACES[1 - member.held_slot];
@@ -296,21 +298,16 @@ impl Membership {
         failed
     }
 
-    /// Writes the opener record to `voters`, whose own were looked at but for the `unread`: nothing is
-    /// written there. Gives those along with the ones that did not take it.
+    /// Writes the opener record to `voters`, whose own were looked at; gives those that did not take it.
     pub(super) fn write_opener(
         &self,
         inner: &mut Inner,
         voters: &BTreeSet<DiskNumber>,
-        unread: Vec<(DiskNumber, DeviceError)>,
     ) -> Vec<(DiskNumber, DeviceError)> {
-        let mut written = voters.clone();
-        written.retain(|number| unread.iter().all(|(other, _)| other != number));
-        let mut failed = self.write_record(inner, OPENER_PLACE, |number| written.contains(&number));
-        written.retain(|number| failed.iter().all(|(other, _)| other != number));
+        let failed = self.write_record(inner, OPENER_PLACE, |number| voters.contains(&number));
         self.own_record(inner);
-        inner.hear(written.into_iter());
-        failed.extend(unread);
+        let has_failed = |number: &DiskNumber| failed.iter().any(|(other, _)| other == number);
+        inner.hear(voters.iter().copied().filter(|number| !has_failed(number)));
         failed
     }
 

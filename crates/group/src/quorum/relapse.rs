@@ -8,9 +8,8 @@
 //!   delayed writes over one.
 //!
 //! So nothing is written over that was not looked at: a new state looks at all disks that serve by it,
-//! a beat at the marks of the voters. A voter whose mark cannot be read, but for a bad sector, gets no other one,
-//! and goes offline at a beat that counts. Unseen is written to a disk that owes an answer: a state, and the mark
-//! of a closing; and a state to one whose own cannot be read.
+//! a beat at the marks of the voters. What cannot be read is written unseen, and so are a state and the
+//! mark of a closing to a disk that owes an answer.
 //!
 //! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline
 //! by the very state, or before the very mark, at which it was seen: that is not written to it, so whoever
@@ -35,7 +34,7 @@ use crate::event::EventKind;
 use crate::quorum::claim::is_same_opening;
 use crate::quorum::hanging::Going;
 use crate::quorum::look::{DiskLook, SlotFound, look};
-use crate::quorum::publish::{DISKS_PER_BATCH, Quorum, set_offline};
+use crate::quorum::publish::{Quorum, set_offline};
 use crate::quorum::set_back::NEVER_AGAIN;
 use crate::quorum::{Inner, Membership};
 
@@ -184,20 +183,19 @@ impl Membership {
             .filter(|number| self.serves(next, **number) && !self.hangs(**number))
             .filter_map(|number| Some((*number, self.slot(*number)?)))
             .collect();
-        for some in seen.chunks(DISKS_PER_BATCH) {
-            let changed = self.differ(inner, some);
-            let slots: Vec<DiskSlot> = changed.iter().map(|(_, slot)| *slot).collect();
-            let looks = look(&*self.disks, &slots);
-            for ((number, _), look) in changed.into_iter().zip(&looks) {
-                if let Some(why) = inner.shows_relapse(number, look) {
-                    self.note_set_back(inner, number, why);
-                }
+        let changed = self.differ(inner, &seen);
+        let slots: Vec<DiskSlot> = changed.iter().map(|(_, slot)| *slot).collect();
+        let looks = look(&*self.disks, &slots);
+        for ((number, _), look) in changed.into_iter().zip(&looks) {
+            if let Some(why) = inner.shows_relapse(number, look) {
+                self.note_set_back(inner, number, why);
             }
         }
     }
 
     /// Those of the disks whose states or mark are not by their first bytes what they have taken, or
-    /// cannot be read. A whole state has an entry for each disk of the group.
+    /// lie on bad sectors. A whole state has an entry for each disk of the group. Whoever does not answer
+    /// shows nothing, and is not asked for more: its size may be asked for without a deadline.
     fn differ(
         &self,
         inner: &Inner,
@@ -212,12 +210,12 @@ impl Membership {
             .map(|(at, taken, page)| Request::new(disks[*at].1, taken.place(), Work::Read(page)))
             .collect();
         self.run(&mut batch);
-        let is_read: Vec<bool> = (batch.iter())
-            .map(|request| request.result.is_ok())
-            .collect();
-        drop(batch);
-        let changed: BTreeSet<usize> = (pages.iter().zip(is_read))
-            .filter(|((_, taken, page), is_read)| !is_read || !taken.is_shown_by(page))
+        let answers: Vec<_> = batch.into_iter().map(|request| request.result).collect();
+        let changed: BTreeSet<usize> = (pages.iter().zip(answers))
+            .filter(|((_, taken, page), answer)| match answer {
+                Ok(()) => !taken.is_shown_by(page),
+                Err(error) => error.kind == DeviceErrorKind::Medium,
+            })
             .map(|((at, ..), _)| *at)
             .collect();
         changed.into_iter().map(|at| disks[at]).collect()
@@ -229,24 +227,16 @@ impl Membership {
     }
 
     /// Reads the opener records of `asked` that are about to be written over, and notes disks that were
-    /// set back. Gives those that could not be read, twice, but for bad sectors: nothing must be written
-    /// over there. Those that owe an answer are not asked once more: no heartbeat that counts comes to
-    /// them.
-    pub(super) fn look_at_marks(
-        &self,
-        inner: &mut Inner,
-        asked: &BTreeSet<DiskNumber>,
-    ) -> Vec<(DiskNumber, DeviceError)> {
+    /// set back. One that cannot be read is read again: a path that blinks gives the same bytes a moment
+    /// later. What cannot be read then shows nothing; whether the disk is well, the write decides. Those
+    /// that owe an answer are not asked: no heartbeat that counts comes to them.
+    pub(super) fn look_at_marks(&self, inner: &mut Inner, asked: &BTreeSet<DiskNumber>) {
         let heard = (asked.iter())
             .filter(|number| inner.heard.contains_key(number) && !self.is_silent(**number));
         let (read, failed) = self.read_marks(heard.copied());
-        // A path that blinks gives the same bytes a moment later; whoever is gone was waited for.
-        let (gone, failed): (Vec<_>, Vec<_>) =
-            (failed.into_iter()).partition(|(_, why)| why.kind == DeviceErrorKind::Gone);
-        let (read_again, mut unread) = self.read_marks(failed.iter().map(|(number, _)| *number));
-        // A bad sector shows nothing, and to write there is what mends it.
-        unread.retain(|(_, why)| why.kind != DeviceErrorKind::Medium);
-        unread.extend(gone);
+        let answer = |(_, why): &&(DiskNumber, DeviceError)| why.kind != DeviceErrorKind::TimedOut;
+        let failed = failed.iter().filter(answer);
+        let (read_again, _) = self.read_marks(failed.map(|(number, _)| *number));
         for (number, page) in read.into_iter().chain(read_again) {
             let found = OpenerRecord::parse(&page, OPENER_PLACE);
             let slot = (self.slot(number))
@@ -257,7 +247,6 @@ impl Membership {
                 self.note_set_back(inner, number, why);
             }
         }
-        unread
     }
 
     /// The opener records of those that can be read, and why others cannot.

@@ -231,8 +231,8 @@ impl Membership {
                     .and_then(|()| none_is_late(inner, fault.disk)),
                 ("opener record", _) => {
                     let voter = BTreeSet::from([fault.disk]);
-                    let unread = self.look_at_marks(inner, &voter);
-                    first_failure(self.write_opener(inner, &voter, unread))
+                    self.look_at_marks(inner, &voter);
+                    first_failure(self.write_opener(inner, &voter))
                 }
                 _ => self.write_held_state(inner, fault.disk),
             };
