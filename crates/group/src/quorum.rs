@@ -613,9 +613,10 @@ impl Membership {
     fn tell_those_that_answer(&self, inner: &mut Inner) {
         let mut answering = inner.voters_here();
         answering.retain(|number| !self.is_silent(*number));
-        self.look_at_marks(inner, &answering);
+        let unread = self.look_at_marks(inner, &answering);
         // What shows that a disk was set back stays until it goes, where another one tells.
-        let is_sound = |number: &DiskNumber| !inner.set_back.contains_key(number);
+        let is_sound =
+            |number: &DiskNumber| !inner.set_back.contains_key(number) && !unread.contains(number);
         if answering.iter().any(is_sound) {
             answering.retain(is_sound);
         }

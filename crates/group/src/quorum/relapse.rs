@@ -7,9 +7,9 @@
 //! - two of three: the states in both slots, and the opener record, of whichever opening. Whoever is
 //!   delayed writes over one.
 //!
-//! So nothing is written over that was not looked at: a new state looks at all disks that serve by it,
-//! a beat at the marks of the voters. What cannot be read is written unseen, and so are a state and the
-//! mark of a closing to a disk that owes an answer.
+//! So what is written over was looked at before, where it can be read: a new state looks at all disks that serve by it,
+//! a beat at the marks of the voters. What cannot be read is written unseen, where that counts, and so is
+//! what goes to a disk that owes an answer.
 //!
 //! A disk that lost this may have lost anything, so nothing that it holds is relied on. It goes offline
 //! by the very state, or before the very mark, at which it was seen: that is not written to it, so whoever
@@ -179,9 +179,13 @@ impl Membership {
     /// one without a vote its two states are all that can show it. Those that hang are written to unseen:
     /// nobody waits for them twice.
     pub(super) fn look_at_structures(&self, inner: &mut Inner, next: &GroupState) {
-        let seen: Vec<(DiskNumber, DiskSlot)> = (inner.members.keys())
-            .filter(|number| self.serves(next, **number) && !self.hangs(**number))
-            .filter_map(|number| Some((*number, self.slot(*number)?)))
+        let seen: Vec<(DiskNumber, DiskSlot)> = (inner.members.iter())
+            .filter(|(number, member)| {
+                // One that joins, or that has taken one state of this opening, shows too little.
+                let may_show = member.spare_epoch > 0 || inner.heard.contains_key(number);
+                may_show && self.serves(next, **number) && !self.hangs(**number)
+            })
+            .filter_map(|(number, _)| Some((*number, self.slot(*number)?)))
             .collect();
         let changed = self.differ(inner, &seen);
         let slots: Vec<DiskSlot> = changed.iter().map(|(_, slot)| *slot).collect();
@@ -228,15 +232,19 @@ impl Membership {
 
     /// Reads the opener records of `asked` that are about to be written over, and notes disks that were
     /// set back. One that cannot be read is read again: a path that blinks gives the same bytes a moment
-    /// later. What cannot be read then shows nothing; whether the disk is well, the write decides. Those
-    /// that owe an answer are not asked: no heartbeat that counts comes to them.
-    pub(super) fn look_at_marks(&self, inner: &mut Inner, asked: &BTreeSet<DiskNumber>) {
+    /// later. What cannot be read then shows nothing; whether the disk is well, the write decides: gives
+    /// those, but for bad sectors. Those that owe an answer are not asked: no heartbeat that counts comes
+    /// to them.
+    pub(super) fn look_at_marks(
+        &self,
+        inner: &mut Inner,
+        asked: &BTreeSet<DiskNumber>,
+    ) -> BTreeSet<DiskNumber> {
         let heard = (asked.iter())
             .filter(|number| inner.heard.contains_key(number) && !self.is_silent(**number));
         let (read, failed) = self.read_marks(heard.copied());
-        let answer = |(_, why): &&(DiskNumber, DeviceError)| why.kind != DeviceErrorKind::TimedOut;
-        let failed = failed.iter().filter(answer);
-        let (read_again, _) = self.read_marks(failed.map(|(number, _)| *number));
+        // One that was given up answers at once.
+        let (read_again, unread) = self.read_marks(failed.iter().map(|(number, _)| *number));
         for (number, page) in read.into_iter().chain(read_again) {
             let found = OpenerRecord::parse(&page, OPENER_PLACE);
             let slot = (self.slot(number))
@@ -247,6 +255,9 @@ impl Membership {
                 self.note_set_back(inner, number, why);
             }
         }
+        let is_other = |(_, why): &&(DiskNumber, DeviceError)| why.kind != DeviceErrorKind::Medium;
+        let unread = unread.iter().filter(is_other);
+        unread.map(|(number, _)| *number).collect()
     }
 
     /// The opener records of those that can be read, and why others cannot.
