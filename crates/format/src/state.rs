@@ -252,7 +252,7 @@ impl ParsedGroupState {
 
     /// Whether a slot that was read at `place` holds for this disk, whole, the state of the good slot
     /// `other`, of whatever disk. In a group of thousands of disks every disk has the entries of all,
-    /// and to compare them is a hundredth of the work of reading them.
+    /// and to compare bytes is far less work than to read the entries.
     #[must_use]
     pub fn is_state_of(slot: &[u8], place: u64, disk_uuid: Uuid, other: &[u8]) -> bool {
         let Ok(length_bytes) = Self::length_bytes(other) else {

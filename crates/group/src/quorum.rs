@@ -55,7 +55,7 @@ pub(crate) use open::Attendance;
 pub use ownership::{Apart, Clock, Moment, Opener, Watch};
 use ownership::{Ownership, Slots};
 use publish::{Quorum, set_offline, whole_blocks};
-use relapse::SetBack;
+use relapse::{LookedAt, SetBack};
 use standing::StandingTable;
 pub(crate) use verify::{FaultOutcome, StructureFault};
 
@@ -519,11 +519,11 @@ impl Membership {
     fn claim_voters(&self, inner: &mut Inner, quorum: Quorum) -> Result<(), GroupError> {
         loop {
             let unaware = inner.unaware_voters();
-            self.look_at_marks(inner, &unaware);
+            let looked_at = self.look_at_marks(inner, unaware);
             if self.publish_without_set_back(inner, quorum)? {
                 continue;
             }
-            let failed = self.write_opener(inner, &unaware);
+            let failed = self.write_opener(inner, &looked_at);
             if failed.is_empty() {
                 return Ok(());
             }
@@ -613,7 +613,10 @@ impl Membership {
     fn tell_those_that_answer(&self, inner: &mut Inner) {
         let mut answering = inner.voters_here();
         answering.retain(|number| !self.is_silent(*number));
-        let unread = self.look_at_marks(inner, &answering);
+        let LookedAt {
+            voters: mut answering,
+            unread,
+        } = self.look_at_marks(inner, answering);
         // What shows that a disk was set back stays until it goes, where another one tells.
         let is_sound =
             |number: &DiskNumber| !inner.set_back.contains_key(number) && !unread.contains(number);

@@ -166,8 +166,8 @@ fn volumes_and_arrays_lose_nothing_that_they_acknowledged_when_their_power_is_cu
         let made = cut.get("made").unwrap_or(cut);
         assert!(made["moments"].as_u64().unwrap_or(0) > 0, "{name}: {cut}");
         // Since Linux 6.12 md sends a write beside the flush that is to come before it
-        // (docs/known-faults.md), and may lose what the record explains by that: ext4 sees by the
-        // checksums of its journal what it would replay, ext3 does not. LVM on the same disks is the
+        // (docs/known-faults.md), and may lose what the record explains by that: ext4 was refused, and
+        // ext3, whose journal has no checksums, lost rows as well. LVM on the same disks is the
         // proof that these say what they were sent.
         let lost = made["lost"].as_array().unwrap();
         let commits = &made["commits"];

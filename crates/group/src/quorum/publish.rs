@@ -21,6 +21,7 @@ use spindle_sync::atomic::Ordering;
 use crate::error::{GroupError, GroupErrorKind};
 use crate::event::EventKind;
 use crate::quorum::hanging::Going;
+use crate::quorum::relapse::LookedAt;
 use crate::quorum::{Inner, Member, Membership, Opener, hanging, refused, voters};
 
 /// What copies of a new state may take in memory: each disk of a batch has one until then, of 116 KiB
@@ -83,8 +84,8 @@ impl Membership {
             // Whoever votes since the first one hears of this opening before there is a second:
             // else a kill between the two would make it look put back, see `set_back.rs`.
             let unaware = inner.unaware_voters();
-            self.look_at_marks(inner, &unaware);
-            let failed = self.write_opener(inner, &unaware);
+            let looked_at = self.look_at_marks(inner, unaware);
+            let failed = self.write_opener(inner, &looked_at);
             self.leave_out(&mut next, failed, "opener record");
             // Into the other slot too: a program that does not know the feature must not find a
             // state beside it that it knows.
@@ -298,12 +299,13 @@ impl Membership {
         failed
     }
 
-    /// Writes the opener record to `voters`, whose own were looked at; gives those that did not take it.
+    /// Writes the opener record to voters that were looked at; gives those that did not take it.
     pub(super) fn write_opener(
         &self,
         inner: &mut Inner,
-        voters: &BTreeSet<DiskNumber>,
+        looked_at: &LookedAt,
     ) -> Vec<(DiskNumber, DeviceError)> {
+        let voters = &looked_at.voters;
         let failed = self.write_record(inner, OPENER_PLACE, |number| voters.contains(&number));
         self.own_record(inner);
         let has_failed = |number: &DiskNumber| failed.iter().any(|(other, _)| other == number);

@@ -47,6 +47,14 @@ pub(super) struct SetBack {
     is_told: bool,
 }
 
+/// Voters whose marks may be written over: [`Membership::look_at_marks`] alone makes them.
+#[derive(Debug)]
+pub(super) struct LookedAt {
+    pub(super) voters: BTreeSet<DiskNumber>,
+    /// Those whose mark could not be read, but for bad sectors.
+    pub(super) unread: BTreeSet<DiskNumber>,
+}
+
 /// What was read in the opener's place.
 type Marks = Vec<(DiskNumber, AlignedBuffer)>;
 /// Disks that failed, and why.
@@ -232,14 +240,9 @@ impl Membership {
 
     /// Reads the opener records of `asked` that are about to be written over, and notes disks that were
     /// set back. One that cannot be read is read again: a path that blinks gives the same bytes a moment
-    /// later. What cannot be read then shows nothing; whether the disk is well, the write decides: gives
-    /// those, but for bad sectors. Those that owe an answer are not asked: no heartbeat that counts comes
-    /// to them.
-    pub(super) fn look_at_marks(
-        &self,
-        inner: &mut Inner,
-        asked: &BTreeSet<DiskNumber>,
-    ) -> BTreeSet<DiskNumber> {
+    /// later. What cannot be read then shows nothing; whether the disk is well, the write decides. Those
+    /// that owe an answer are not asked: no heartbeat that counts comes to them.
+    pub(super) fn look_at_marks(&self, inner: &mut Inner, asked: BTreeSet<DiskNumber>) -> LookedAt {
         let heard = (asked.iter())
             .filter(|number| inner.heard.contains_key(number) && !self.is_silent(**number));
         let (read, failed) = self.read_marks(heard.copied());
@@ -257,7 +260,10 @@ impl Membership {
         }
         let is_other = |(_, why): &&(DiskNumber, DeviceError)| why.kind != DeviceErrorKind::Medium;
         let unread = unread.iter().filter(is_other);
-        unread.map(|(number, _)| *number).collect()
+        LookedAt {
+            unread: unread.map(|(number, _)| *number).collect(),
+            voters: asked,
+        }
     }
 
     /// The opener records of those that can be read, and why others cannot.

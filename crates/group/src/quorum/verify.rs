@@ -230,9 +230,8 @@ impl Membership {
                     .map_err(|error| error.report())
                     .and_then(|()| none_is_late(inner, fault.disk)),
                 ("opener record", _) => {
-                    let voter = BTreeSet::from([fault.disk]);
-                    self.look_at_marks(inner, &voter);
-                    first_failure(self.write_opener(inner, &voter))
+                    let looked_at = self.look_at_marks(inner, BTreeSet::from([fault.disk]));
+                    first_failure(self.write_opener(inner, &looked_at))
                 }
                 _ => self.write_held_state(inner, fault.disk),
             };

@@ -16,6 +16,15 @@ fn image(disks: &SimulatedDisks, slot: u16) -> Vec<u8> {
     disks.bytes(DiskSlot(slot), 0, HEAD_BYTES)
 }
 
+/// Disk 1 shows what it did one beat before; gives that.
+fn set_back_by_a_beat(disks: &SimulatedDisks, membership: &Membership) -> Vec<u8> {
+    membership.heartbeat(2001).unwrap();
+    let older = image(disks, 1);
+    membership.heartbeat(2003).unwrap();
+    disks.overwrite(DiskSlot(1), 0, &older);
+    older
+}
+
 /// One look at the structures, and what follows from it.
 fn look(membership: &Membership) -> Vec<FaultOutcome> {
     let faults = membership.verify_structures(true);
@@ -92,10 +101,7 @@ fn a_disk_that_is_set_back_goes_when_the_others_can_do_without_it_and_is_not_for
 fn a_heartbeat_sees_that_a_disk_was_set_back_before_it_writes_over_what_shows_it() {
     let disks = make("abc", Redundancy::Normal);
     let membership = open(&disks).unwrap();
-    membership.heartbeat(2001).unwrap();
-    let older = image(&disks, 1);
-    membership.heartbeat(2003).unwrap();
-    disks.overwrite(DiskSlot(1), 0, &older);
+    set_back_by_a_beat(&disks, &membership);
     membership.heartbeat(2005).unwrap();
     assert_eq!(look(&membership), []);
     assert_eq!(online(&membership), [0, 2]);
@@ -247,10 +253,7 @@ fn a_kill_after_any_write_does_not_let_a_disk_that_was_set_back_pass() {
     for (index, step) in steps.into_iter().enumerate() {
         let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
-        membership.heartbeat(2001).unwrap();
-        let older = image(&disks, 1);
-        membership.heartbeat(2003).unwrap();
-        disks.overwrite(DiskSlot(1), 0, &older);
+        let older = set_back_by_a_beat(&disks, &membership);
         step(&membership);
         assert!(
             image(&disks, 1) == older,
@@ -271,10 +274,7 @@ fn a_mark_that_cannot_be_read_for_a_moment_is_not_written_over() {
     for failures in [1, 2] {
         let disks = make("abc", Redundancy::Normal);
         let membership = open(&disks).unwrap();
-        membership.heartbeat(2001).unwrap();
-        let older = image(&disks, 1);
-        membership.heartbeat(2003).unwrap();
-        disks.overwrite(DiskSlot(1), 0, &older);
+        set_back_by_a_beat(&disks, &membership);
         let (place, kind) = (places.clone(), DeviceErrorKind::Gone);
         disks.fail(DiskSlot(1), FaultyOperation::Read, place, failures, kind);
         membership.heartbeat(2005).unwrap();

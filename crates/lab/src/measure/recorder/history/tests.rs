@@ -14,7 +14,7 @@ fn write(disk: u8, block: u64, byte: u8) -> (Record, Vec<u8>) {
     (record, vec![byte; 8192])
 }
 
-fn flush(disk: u8) -> (Record, Vec<u8>) {
+pub(super) fn flush(disk: u8) -> (Record, Vec<u8>) {
     let record = Record {
         kind: Kind::Flush,
         disk,
@@ -24,16 +24,21 @@ fn flush(disk: u8) -> (Record, Vec<u8>) {
     (record, Vec::new())
 }
 
-/// The disks after a cut, by the first byte of each block.
-fn disks(records: &[(Record, Vec<u8>)], cut: u64, seed: u64) -> Vec<Vec<u8>> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("record");
+/// A record of these, in that directory.
+pub(super) fn recorded(records: &[(Record, Vec<u8>)], directory: &Path) -> History {
+    let path = directory.join("record");
     let mut file = File::create(&path).unwrap();
     for (record, bytes) in records {
         file.write_all(&record.header()).unwrap();
         file.write_all(bytes).unwrap();
     }
-    let history = History::open(&path).unwrap();
+    History::open(&path).unwrap()
+}
+
+/// The disks after a cut, by the first byte of each block.
+fn disks(records: &[(Record, Vec<u8>)], cut: u64, seed: u64) -> Vec<Vec<u8>> {
+    let directory = tempfile::tempdir().unwrap();
+    let history = recorded(records, directory.path());
     assert_eq!(history.len(), records.len() as u64);
     let paths: Vec<PathBuf> = (0..2)
         .map(|index| directory.path().join(index.to_string()))

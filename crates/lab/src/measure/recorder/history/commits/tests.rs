@@ -1,7 +1,5 @@
-use std::fs::{self, File};
-use std::io::Write as _;
-
 use super::super::Record;
+use super::super::tests::{flush, recorded};
 use super::*;
 
 /// A block of the journal in a write of 4 KiB that begins with another block.
@@ -19,27 +17,10 @@ fn block(disk: u8, kind: u32, transaction: u32) -> (Record, Vec<u8>) {
     (record, bytes)
 }
 
-fn flush(disk: u8) -> (Record, Vec<u8>) {
-    let record = Record {
-        kind: Kind::Flush,
-        disk,
-        offset: 0,
-        length: 0,
-    };
-    (record, Vec::new())
-}
-
 fn commits(records: &[(Record, Vec<u8>)], disks: usize) -> Vec<Commit> {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("record");
-    let mut file = File::create(&path).unwrap();
-    for (record, bytes) in records {
-        file.write_all(&record.header()).unwrap();
-        file.write_all(bytes).unwrap();
-    }
-    let found = History::open(&path).unwrap().commits(disks).unwrap();
-    fs::remove_file(&path).unwrap();
-    found
+    let history = recorded(records, directory.path());
+    history.commits(disks).unwrap()
 }
 
 #[test]
