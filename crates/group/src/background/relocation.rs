@@ -512,6 +512,10 @@ impl Group {
         }
         let mut answer = ReadCopy::None;
         while let Some((number, copy, slot)) = self.disks.choose(extent, avoid) {
+            if self.disks.is_set_back(copy.disk()) && self.may_return(extent) {
+                // Its bytes would go to a disk that nobody distrusts; the one that is away has better.
+                return ReadCopy::None;
+            }
             let at = copy.start_bytes() + from * BLOCK_SIZE_BYTES;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
             self.disks.read(&mut batch);
@@ -525,6 +529,12 @@ impl Group {
             avoid |= 1 << number;
         }
         answer
+    }
+
+    /// Whether a copy lies on a disk that is away and was not given up.
+    fn may_return(&self, extent: &Extent) -> bool {
+        let mut present = extent.present();
+        present.any(|copy| self.disks.slot_of(copy).is_none() && !self.is_absent(copy.disk()))
     }
 
     /// False where the target is not there, or failed: whoever else had written to it owes that.

@@ -365,6 +365,7 @@ impl Group {
                 let disk = self.disks.get(copy.disk());
                 let rank = match disk {
                     _ if self.is_absent(copy.disk()) => 4,
+                    _ if self.disks.is_set_back(copy.disk()) => 3,
                     _ if self.dirty.is_stale(file, copy.disk(), first, end) => 3,
                     _ if self.disks.slot_of(copy).is_none() => 2,
                     _ if !self.has_regions(file, copy, (first, end)) => 1,

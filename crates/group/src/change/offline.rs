@@ -94,8 +94,10 @@ impl Group {
                 let (first, end) = schedule.envelope(index);
                 let stays = extent.present().any(|copy| {
                     let disk = copy.disk();
+                    // What was set back serves until it can go, and is no good copy.
                     !going.contains(&disk)
                         && self.disks.slot_of(copy).is_some()
+                        && !self.disks.is_set_back(disk)
                         && !self.dirty.is_stale(&file, disk, first, end)
                 });
                 let concerned = extent.present().any(|copy| going.contains(&copy.disk()));

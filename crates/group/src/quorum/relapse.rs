@@ -354,6 +354,10 @@ impl Membership {
                 }
                 continue;
             }
+            if going.is_some() && next.replicas.iter().all(|replica| replica.disk == *number) {
+                // The state takes the other replicas away: it goes by the next one.
+                continue;
+            }
             let message = format!(
                 "{title} goes offline: it was set back to an older image while it served: {why}; drop \
                  it with --force and add it as a new disk"

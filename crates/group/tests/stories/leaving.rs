@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::DiskSlot;
-use spindle_group::{EventKind, Group, LabelFound, OperationState, Power, look};
+use spindle_group::{EventKind, Group, GroupErrorKind, LabelFound, OperationState, Power, look};
 
 use crate::scene::{
-    MIB, NORMAL, Scene, assert_sound, copies_on, create, numbers, pattern, read, remove, spare,
-    status, write_file,
+    MIB, NORMAL, Scene, assert_sound, copies_on, create, numbers, pattern, read, remove, resync,
+    set_back_beside_an_outage, spare, status, write_file,
 };
 
 const LABELS: [Range<u64>; 2] = [0..4096, 512 << 10..516 << 10];
@@ -324,4 +324,29 @@ fn a_disk_that_fails_in_the_moment_it_is_forgotten_leaves_nothing_to_give_back()
         forgotten_count > 0,
         "in none of them the disk was forgotten"
     );
+}
+
+/// Found by reading: the disk that serves counted as one that has a good copy.
+#[test]
+fn the_last_good_copy_is_not_given_up_where_the_other_one_was_set_back() {
+    let scene = Scene::new(51, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = set_back_beside_an_outage(&scene, &group);
+    let [set_back, away] = [1, 2].map(DiskNumber);
+    let refused = group.drop_disks(&[away], true).unwrap_err();
+    assert_eq!(refused.kind, GroupErrorKind::NotEnough, "{refused}");
+    assert!(refused.message.contains("last good copy"), "{refused}");
+    // What it has is there when it is back, and the other one has gone.
+    group.return_disks(&[DiskSlot(away.0)]).unwrap();
+    resync(&group);
+    group.heartbeat(2_007).unwrap();
+    group.heartbeat(2_009).unwrap();
+    let view = group.view();
+    let view = view
+        .disks
+        .iter()
+        .find(|disk| disk.number == set_back)
+        .unwrap();
+    assert_ne!(view.mode, "online");
+    assert!(read(&group, &file, 0, 8 << 20) == pattern(2, 8 << 20));
 }

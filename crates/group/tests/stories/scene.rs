@@ -239,3 +239,25 @@ pub fn assert_copies_equal(scene: &Scene, group: &Group, file: &File, what: &str
         }
     }
 }
+
+/// A file of 8 MiB over three failure groups. The disk of the third one was taken offline and has all
+/// of it as it is now, that of the second one was put back to what was there before, and serves,
+/// because the group cannot do without it.
+pub fn set_back_beside_an_outage(scene: &Scene, group: &Group) -> Arc<File> {
+    let [set_back, away] = [1, 2].map(DiskNumber);
+    let file = create(group, 10, NORMAL);
+    let length = 8 << 20;
+    group.write(&file, 0, &pattern(1, length)).unwrap();
+    group.sync().unwrap();
+    resync(group);
+    let image = scene.disks.image(DiskSlot(set_back.0));
+    group.write(&file, 0, &pattern(2, length)).unwrap();
+    group.sync().unwrap();
+    resync(group);
+    group.heartbeat(2_001).unwrap();
+    group.heartbeat(2_003).unwrap();
+    group.offline_disks(&[away]).unwrap();
+    scene.disks.put_back(DiskSlot(set_back.0), &image);
+    group.heartbeat(2_005).unwrap();
+    file
+}

@@ -3,7 +3,9 @@
 use spindle_base::{DiskNumber, FileId, Redundancy};
 use spindle_device::{DiskSlot, Request, Work};
 
-use crate::scene::{EXTERNAL, MIB, NORMAL, Scene, create, pattern, read, resync, spare};
+use crate::scene::{
+    EXTERNAL, MIB, NORMAL, Scene, create, pattern, read, resync, set_back_beside_an_outage, spare,
+};
 use crate::{DiskChanges, EventKind, Group};
 
 /// The third label, behind the last AU.
@@ -207,4 +209,38 @@ fn a_rebalance_whose_last_commit_failed_is_not_over_and_is_tried_again() {
         let file = group.file(FileId(id)).unwrap();
         assert!(read(&group, &file, 0, 1 << 20) == pattern(id, 1 << 20));
     }
+}
+
+/// Found by reading: the bytes of a disk that was set back came to one that nobody distrusted.
+#[test]
+fn nothing_is_moved_from_a_disk_that_was_set_back_while_a_better_copy_is_away() {
+    let scene = Scene::new(36, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = set_back_beside_an_outage(&scene, &group);
+    let away = DiskNumber(2);
+    group.add_disks(&[spare(&scene.disks, 1, 64)]).unwrap();
+    for now_ms in 0.. {
+        if !group.work(now_ms).unwrap().did_something {
+            break;
+        }
+    }
+    let data = pattern(2, 8 << 20);
+    let mut moved_count = 0;
+    for extent in group.map(&file) {
+        let joined = (extent.copies.iter().flatten()).find(|(disk, _)| disk.0 == 3);
+        let Some((disk, offset)) = joined else {
+            continue;
+        };
+        let length = usize::try_from(extent.initialised_bytes).unwrap();
+        let at = usize::try_from(extent.offset_bytes).unwrap();
+        let found = scene.disks.bytes(DiskSlot(disk.0), *offset, length);
+        assert!(found == data[at..at + length], "extent {}", extent.index);
+        moved_count += 1;
+    }
+    assert!(moved_count > 0, "what has a good copy that serves is moved");
+    group.return_disks(&[DiskSlot(away.0)]).unwrap();
+    resync(&group);
+    group.heartbeat(2_007).unwrap();
+    group.heartbeat(2_009).unwrap();
+    assert!(read(&group, &file, 0, 8 << 20) == data);
 }

@@ -8,7 +8,10 @@ use spindle_device::DiskSlot;
 use crate::Group;
 use crate::background::operations::{OperationView, Pass};
 use crate::core::file::File;
-use crate::scene::{HIGH, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync};
+use crate::scene::{
+    HIGH, NORMAL, Scene, assert_copies_equal, create, pattern, read, resync,
+    set_back_beside_an_outage,
+};
 
 /// Background work until there is none.
 fn work(group: &Group) {
@@ -340,4 +343,24 @@ fn after_a_power_cut_copies_are_equal_that_were_given_back_in_memory_alone() {
     let group = scene.open();
     let file = group.file(id).unwrap();
     assert_copies_equal(&scene, &group, &file, "after the power cut");
+}
+
+/// Found by reading: a disk that was set back and serves came before one that is away.
+#[test]
+fn a_copy_on_a_disk_that_was_set_back_is_not_kept_for_one_that_is_away() {
+    let scene = Scene::new(23, Redundancy::Normal, &[(0, 64), (1, 64), (2, 64)]);
+    let group = scene.open();
+    let file = set_back_beside_an_outage(&scene, &group);
+    let map = file.map.read();
+    let mut judged_count = 0;
+    map.for_each(0, u32::MAX, |index, extent| {
+        let disks: Vec<u16> = extent.present().map(|copy| copy.disk().0).collect();
+        if disks.contains(&0) {
+            return;
+        }
+        let kept = group.copies_to_keep(&file, extent, 1, map.schedule().envelope(index));
+        assert_eq!(kept[0].disk(), DiskNumber(2), "extent {index}");
+        judged_count += 1;
+    });
+    assert!(judged_count > 0);
 }
