@@ -18,7 +18,9 @@ use toml::Spanned;
 pub use self::contender::Asked;
 use self::contender::RawContender;
 pub use self::database::{Database, DatabaseKind};
-pub use self::workload::{Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside};
+pub use self::workload::{
+    Companion, Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside,
+};
 use crate::measure::load::Settling;
 use crate::nearness::hint;
 use crate::quantity::{parse_duration, parse_size};

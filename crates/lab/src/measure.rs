@@ -5,6 +5,7 @@
 //! [`crate::record`], measured or failed, and what went wrong in one run never ends the experiment.
 
 pub mod agreement;
+pub mod companion;
 pub mod contender;
 pub mod control_group;
 pub mod counters;

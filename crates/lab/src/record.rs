@@ -205,6 +205,9 @@ pub struct Measured {
     /// Each of several scripts by itself.
     #[serde(default)]
     pub scripts: Vec<ScriptActivity>,
+    /// What went on beside the load, lap after lap.
+    #[serde(default)]
+    pub beside: Vec<LapRun>,
     /// Digests of what was answered, by question: the same for all contenders of a block.
     #[serde(default)]
     pub answers: BTreeMap<String, String>,
@@ -231,6 +234,19 @@ pub struct ScriptActivity {
     pub operations: u64,
     /// Of these.
     pub latency: Latency,
+}
+
+/// A lap of what went on beside a load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LapRun {
+    /// Such as `backup`.
+    pub name: String,
+    /// When it began, in seconds since the beginning of the measured time.
+    pub from_s: f64,
+    /// When it was done; none where it was under way at the end of the measured time.
+    pub until_s: Option<f64>,
+    /// Bytes that a backup read.
+    pub bytes: Option<u64>,
 }
 
 /// What the kernel counted of a leaf device.

@@ -278,6 +278,15 @@ pub enum Doubt {
         /// In what they differ.
         differing: Vec<Differing>,
     },
+    /// What went on beside the load did so faster for the one than for the other.
+    OtherPaceBeside {
+        /// Such as `backup`.
+        companion: String,
+        /// Seconds that it took once, the middle of all; none where it was never done.
+        own_s: Option<f64>,
+        /// The same of what it is compared with.
+        other_s: Option<f64>,
+    },
     /// One is spread over more devices than the other.
     OtherDeviceCount {
         /// Its devices.
@@ -411,6 +420,7 @@ impl Doubt {
             Self::OtherDurability { .. }
             | Self::OtherSettings { .. }
             | Self::OtherDeviceCount { .. }
+            | Self::OtherPaceBeside { .. }
             | Self::OtherChecksums { .. }
             | Self::NoiseOfAnother { .. } => self.of_the_terms(),
             Self::CountedInPart { runs } => format!(
@@ -467,6 +477,22 @@ impl Doubt {
             Self::OtherSettings { differing } => {
                 let parts: Vec<String> = differing.iter().map(Differing::clause).collect();
                 format!("The file asks for other settings: {}.", parts.join("; "))
+            }
+            Self::OtherPaceBeside {
+                companion,
+                own_s,
+                other_s,
+            } => {
+                let took = |seconds: &Option<f64>| {
+                    seconds.map_or("was never done within the measured time".to_owned(), |s| {
+                        format!("took {s:.1} s")
+                    })
+                };
+                format!(
+                    "Its {companion} {}; that of what it is compared with {}.",
+                    took(own_s),
+                    took(other_s)
+                )
             }
             Self::OtherDeviceCount {
                 devices,

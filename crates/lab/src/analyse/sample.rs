@@ -255,6 +255,7 @@ pub(crate) fn measured(rate: f64) -> Outcome {
         unserved: 0,
         settings: BTreeMap::new(),
         scripts: Vec::new(),
+        beside: Vec::new(),
         answers: BTreeMap::new(),
         facts: facts(),
         devices: vec![DeviceActivity {

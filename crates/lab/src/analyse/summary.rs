@@ -2,6 +2,7 @@
 //!
 //! The published form is `docs/lab/summary.md`; a test holds the two together.
 
+mod beside;
 mod class;
 mod curve;
 mod differing;
@@ -24,11 +25,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::beside::{BesideFound, LapFound};
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
 pub use self::latency::LatencyFound;
 pub(super) use self::latency::{JUDGED, by_block};
 pub(super) use self::load::pairs;
+use self::load::pairs_of;
 pub use self::overall::Overall;
 pub use self::ratio::Ratio;
 pub use self::scripts::ScriptFound;
@@ -105,6 +108,12 @@ impl From<Doubt> for Told {
 }
 
 impl WorkloadSummary {
+    /// Whether something else went on beside it.
+    #[must_use]
+    pub fn has_company(&self) -> bool {
+        self.contenders.iter().any(|one| one.beside.is_some())
+    }
+
     /// Every doubt about it with whose it is; one that several share stands once.
     #[must_use]
     pub fn all_doubts(&self) -> Vec<(String, &Told)> {
@@ -205,6 +214,9 @@ pub struct ContenderSummary {
     /// Each script by itself, where the load is of scripts.
     #[serde(default)]
     pub scripts: Vec<ScriptFound>,
+    /// Where something else goes on beside the load.
+    #[serde(default)]
+    pub beside: Option<BesideFound>,
     /// Microseconds of processor time an operation: of its database and its storage's daemon; in
     /// records from before that was counted, of the whole machine less the lab's.
     pub processor_us: Option<f64>,
@@ -349,6 +361,7 @@ fn contender(label: &str, runs: &[&RunWithSamples]) -> ContenderSummary {
         latency_mean_us: mean_us(&latency),
         latencies: Vec::new(),
         scripts: scripts::found(&measured),
+        beside: None,
         processor_us: average(&|run| {
             let processor = &run.processor;
             let used = processor

@@ -1,5 +1,6 @@
 //! The loads of an experiment: what can be asked for, and what does not go together.
 
+mod companion;
 mod points;
 mod raw;
 mod scripts;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::companion::Companion;
 pub(super) use self::raw::RawWorkload;
 pub(crate) use self::raw::USERS_AT_MOST;
 pub use self::scripts::{ScriptFile, Scripts, beside};
@@ -228,6 +230,8 @@ pub struct Workload {
     pub refresh: bool,
     /// `script`: which.
     pub scripts: Scripts,
+    /// What goes on beside it for as long as it is measured.
+    pub beside: Option<Companion>,
 }
 
 impl Workload {
@@ -246,6 +250,9 @@ impl Workload {
         }
         if let Some(percent) = self.open_percent {
             words.push(format!("open at {percent} %"));
+        }
+        if let Some(beside) = self.beside {
+            words.push(format!("beside a {}", beside.name()));
         }
         words.push(self.regime.name().to_owned());
         words.join(", ")

@@ -22,12 +22,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use spindle_testbed::interrupt;
 
+use super::companion::Lap;
 use super::control_group::ControlGroup;
 use super::device::Leaf;
 use super::journal::{Journal, Made, Undo};
 use super::patience::Watch;
 use super::process::Identity;
 use super::program::{Service, as_typed, run};
+use crate::experiment::Companion;
 use crate::nearness::hint;
 use crate::record::Layout;
 
@@ -61,6 +63,23 @@ pub trait Contender {
     /// In what contenders on it may differ.
     fn choices(&self) -> &'static [Choice] {
         &[]
+    }
+
+    /// On how many devices it can do this beside a load.
+    ///
+    /// # Errors
+    /// Why it cannot, or why the lab cannot have it done, in a clause.
+    fn accompanies(&self, companion: Companion) -> Result<u32, &'static str> {
+        match companion {
+            Companion::Backup => Ok(self.devices_at_least()),
+            Companion::Rebalance => Err("nothing in it moves data from one device to others"),
+            Companion::Resync => Err("no device of it goes, comes back and gets what it missed"),
+        }
+    }
+
+    /// What it does then, lap after lap; empty where it cannot. A backup is nobody's own.
+    fn laps(&self, _site: &Site<'_>, _standing: &Standing, _companion: Companion) -> Vec<Lap> {
+        Vec::new()
     }
 
     /// Makes it.

@@ -208,7 +208,13 @@ impl Bench {
             group: &group,
         };
         let measured = match (load, image) {
-            (Some(load), Some(image)) => run.in_database(&mut standing, load.as_ref(), &image),
+            (Some(load), Some(image)) => {
+                let laps = match asked.beside {
+                    Some(companion) => contender.laps(&site, &standing, companion),
+                    None => Vec::new(),
+                };
+                run.in_database(&mut standing, load.as_ref(), &image, laps)
+            }
             _ => run.below_database(&mut standing),
         };
         let measured = measured

@@ -122,18 +122,32 @@ fn unfit(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
             continue;
         }
         for workload in &experiment.workloads {
-            if contender.is_device() && workload.kind.needs_database() {
-                let reason = "a database needs a directory";
+            let devices = experiment.devices.count;
+            if let Some(reason) = unfit_for(contender.as_ref(), devices, workload) {
                 ensure!(
                     *name != experiment.baseline,
                     "the baseline `{name}` cannot run `{}`: {reason}",
-                    workload.kind.name()
+                    workload.title()
                 );
-                not_run.insert(on(name, &workload.title()), reason.to_owned());
+                not_run.insert(on(name, &workload.title()), reason);
             }
         }
     }
     Ok(not_run)
+}
+
+/// Why a contender on so many devices cannot run under a load, where it cannot.
+fn unfit_for(contender: &dyn Contender, devices: u32, workload: &Workload) -> Option<String> {
+    if contender.is_device() && workload.kind.needs_database() {
+        return Some("a database needs a directory".to_owned());
+    }
+    match contender.accompanies(workload.beside?) {
+        Ok(needed) if devices < needed => Some(format!(
+            "it needs {needed} devices for that, there are {devices}"
+        )),
+        Ok(_) => None,
+        Err(reason) => Some(reason.to_owned()),
+    }
 }
 
 fn lacks_devices(contender: &dyn Contender, devices: &Devices) -> Option<String> {

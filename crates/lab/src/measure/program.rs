@@ -116,6 +116,18 @@ pub struct Ended {
 /// # Errors
 /// Where it cannot be started, does not end, or we are asked to stop.
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
+    run_unless(command, limit, || false)?.context("nobody ends it before")
+}
+
+/// The same, but it is killed without an error once `is_over`: none then.
+///
+/// # Errors
+/// As [`run_within`].
+pub fn run_unless(
+    command: &mut Command,
+    limit: Duration,
+    mut is_over: impl FnMut() -> bool,
+) -> Result<Option<Ended>> {
     let typed = as_typed(command);
     let mut child = command
         .stdin(Stdio::null())
@@ -133,12 +145,16 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
             break status;
         }
         let stopped = interrupt::check();
-        if stopped.is_err() || began.elapsed() > limit {
+        let is_over = is_over();
+        if stopped.is_err() || is_over || began.elapsed() > limit {
             if let Some(identity) = Identity::of(child.id()) {
                 identity.kill_family();
             }
             let has_ended = child.try_wait()?.is_some();
             stopped?;
+            if is_over && has_ended {
+                return Ok(None);
+            }
             let held = if has_ended {
                 ""
             } else {
@@ -149,11 +165,11 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     };
-    Ok(Ended {
+    Ok(Some(Ended {
         status,
         stdout: stdout.join().unwrap_or_default(),
         stderr: stderr.join().unwrap_or_default(),
-    })
+    }))
 }
 
 fn read_all(pipe: Option<impl std::io::Read + Send + 'static>) -> thread::JoinHandle<String> {
@@ -176,15 +192,16 @@ const RUN_AT_MOST: Duration = Duration::from_secs(300);
 pub fn run(command: &mut Command) -> Result<String> {
     let ended = run_within(command, RUN_AT_MOST)?;
     if !ended.status.success() {
-        let said = format!("{}\n{}", ended.stderr.trim(), ended.stdout.trim());
-        bail!(
-            "{} failed ({}): {}",
-            as_typed(command),
-            ended.status,
-            tail(&said, 8)
-        );
+        bail!("{}", complained(&as_typed(command), &ended));
     }
     Ok(ended.stdout)
+}
+
+/// How a command failed, with its own words.
+#[must_use]
+pub fn complained(typed: &str, ended: &Ended) -> String {
+    let said = format!("{}\n{}", ended.stderr.trim(), ended.stdout.trim());
+    format!("{typed} failed ({}): {}", ended.status, tail(&said, 8))
 }
 
 /// The last lines of a text.

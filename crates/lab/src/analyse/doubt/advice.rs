@@ -66,6 +66,9 @@ impl Doubt {
             Self::OtherSettings { .. } => {
                 "Keep the settings beside the figure, as the sentence does: it is a figure of these."
             }
+            Self::OtherPaceBeside { .. } => {
+                "Keep both times beside the figure: what goes on slower leaves more to the load."
+            }
             Self::OtherDeviceCount { .. } => {
                 "Keep the number beside the figure, as the sentence does: part of the difference is the number of disks."
             }

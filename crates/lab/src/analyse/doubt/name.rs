@@ -43,6 +43,7 @@ impl Doubt {
             Self::OfTheOther { doubt, .. } => doubt.name(),
             Self::OtherDurability { .. } => "other number of copies",
             Self::OtherSettings { .. } => "other settings",
+            Self::OtherPaceBeside { .. } => "another pace beside it",
             Self::OtherDeviceCount { .. } => "other number of devices",
             Self::OtherChecksums { .. } => "checksums on one side",
             Self::NoiseOfAnother { .. } => "noise of another",

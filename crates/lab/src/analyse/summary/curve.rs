@@ -100,7 +100,7 @@ pub(super) fn curves(folder: &Folder, labels: &[String]) -> Vec<Curve> {
         .filter(|family| {
             workloads
                 .iter()
-                .filter(|workload| workload.family == *family)
+                .filter(|workload| workload.family == *family && workload.beside.is_none())
                 .count()
                 > 1
         })

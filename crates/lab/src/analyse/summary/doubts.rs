@@ -1,6 +1,6 @@
 //! Raising doubts from the figures.
 
-use super::{ContenderSummary, Ratio, Told, class, differing, regime, steady};
+use super::{ContenderSummary, Ratio, Told, beside, class, differing, regime, steady};
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
 use crate::analyse::interval::BLOCKS_AT_LEAST;
@@ -182,6 +182,7 @@ fn against(contender: &ContenderSummary, baseline: &ContenderSummary) -> Vec<Dou
         ));
     }
     doubts.extend(differing::against(contender, baseline));
+    doubts.extend(beside::of_the_pace(contender, baseline));
     if let (Some(layout), Some(baseline)) = (&contender.layout, &baseline.layout) {
         if layout.copies != baseline.copies {
             doubts.push(Doubt::OtherDurability {

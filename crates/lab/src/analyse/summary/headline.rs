@@ -353,6 +353,11 @@ impl ContenderSummary {
                     let disks = if *devices == 1 { "disk" } else { "disks" };
                     Some(format!("on {devices} {disks} against {baseline_devices}"))
                 }
+                Doubt::OtherPaceBeside {
+                    companion,
+                    own_s,
+                    other_s,
+                } => Some(pace_term(companion, *own_s, *other_s)),
                 Doubt::OtherDurability {
                     copies,
                     baseline_copies,
@@ -380,6 +385,19 @@ impl ContenderSummary {
             })
             .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// How fast what went on beside the load did, after the verdict.
+fn pace_term(companion: &str, own_s: Option<f64>, other_s: Option<f64>) -> String {
+    match (own_s, other_s) {
+        (None, _) => format!("while its {companion} was never done"),
+        (Some(_), None) => format!("while the other's {companion} was never done"),
+        (Some(own), Some(other)) => {
+            let times = own / other.max(f64::MIN_POSITIVE);
+            let digits = if times < 1.0 { 2 } else { 1 };
+            format!("while its {companion} took {times:.digits$} times as long")
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::ratio::{Pairs, Ratio, of_pairs, ratio};
 use super::{
-    ContenderSummary, Told, WorkloadSummary, class, contender, differing, doubts, family, labels,
-    latency, past, power, quiet, reference, runs_of,
+    ContenderSummary, Told, WorkloadSummary, beside, class, contender, differing, doubts, family,
+    labels, latency, past, power, quiet, reference, runs_of,
 };
 use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::{Folder, RunWithSamples};
@@ -20,14 +20,19 @@ pub(in crate::analyse) fn pairs(
     label: &str,
     other: &str,
 ) -> Pairs {
-    let rates = |label: &str| -> BTreeMap<u32, f64> {
+    pairs_of(folder, (workload, label), (workload, other))
+}
+
+/// What the one, a contender under a load, and the other reached in each block that has both.
+pub(super) fn pairs_of(folder: &Folder, one: (usize, &str), other: (usize, &str)) -> Pairs {
+    let rates = |(workload, label): (usize, &str)| -> BTreeMap<u32, f64> {
         runs_of(folder, workload, label)
             .into_iter()
             .filter_map(|run| Some((run.run.planned.block, run.run.measured()?.rate)))
             .filter(|(_, rate)| *rate > 0.0)
             .collect()
     };
-    of_pairs(&rates(label), &rates(other))
+    of_pairs(&rates(one), &rates(other))
 }
 
 /// Everything about one load.
@@ -109,6 +114,7 @@ impl<'a> Load<'a> {
         let own_name = label.strip_suffix(AGAIN).unwrap_or(label);
         contender.storage = folder.experiment.asked(own_name).storage;
         contender.settings = differing::of(folder, index, label);
+        contender.beside = beside::of(folder, index, label);
         let against = reference::of(folder, label);
         contender.durability = class::of(folder, label);
         let is_comparable = class::is_same(folder, label, &against);

@@ -22,6 +22,10 @@ pub(super) fn doubts(
     runs: &[&RunWithSamples],
     asked: &Workload,
 ) -> Vec<Doubt> {
+    // What goes on beside it moves bytes of its own.
+    if asked.beside.is_some() {
+        return Vec::new();
+    }
     // A directory that was there before lies on none of the devices; what was fetched for it past
     // the page cache is known.
     let has_devices = contender

@@ -1,5 +1,6 @@
 //! One `[[workload]]` as several loads: a point of the scaling curve for each number of users, and
-//! an open load for each share of the slowest contender's peak.
+//! an open load for each share of the slowest contender's peak, and the load once more beside what
+//! else is to go on.
 
 use serde::Deserialize;
 
@@ -38,7 +39,8 @@ impl Users {
 const PERCENT_AT_MOST: u32 = 99;
 
 impl RawWorkload {
-    /// Every load that it asks for: closed ones by their users, then the open ones.
+    /// Every load that it asks for: closed ones by their users, then the open ones, then
+    /// those with something beside them.
     ///
     /// # Errors
     /// What does not go together, in a line.
@@ -50,6 +52,7 @@ impl RawWorkload {
         };
         let has_rate = self.rate.is_some();
         let has_think_time = self.think_time.is_some();
+        let companions = self.companions()?;
         let base = Workload {
             family,
             ..self.check()?
@@ -85,7 +88,21 @@ impl RawWorkload {
                 open_percent: Some(percent),
                 ..base.clone()
             });
-        Ok(closed.chain(open).collect())
+        if !companions.is_empty() && !base.may_have_company() {
+            return Err(format!(
+                "`beside` is for loads that go on for `duration`; `{}` in this mode ends when its work is done",
+                base.kind.name()
+            ));
+        }
+        let accompanied = companions.into_iter().map(|beside| Workload {
+            beside: Some(beside),
+            ..base.clone()
+        });
+        Ok(closed.chain(open).chain(accompanied).collect())
+    }
+
+    pub(super) fn has_several_users(&self) -> bool {
+        matches!(&self.users, Some(Users::Many(list)) if list.len() > 1)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::companion::Companions;
 use super::points::Users;
 use super::{Kind, Mode, Pattern, Regime, Scripts, Workload};
 use crate::quantity::{as_float, parse_duration, parse_size, show_size, whole};
@@ -44,6 +45,7 @@ pub(in crate::experiment) struct RawWorkload {
     refresh: Option<bool>,
     files: Option<Vec<String>>,
     init: Option<String>,
+    pub(super) beside: Option<Companions>,
 }
 
 /// What a warehouse takes on disk, with its indexes; the items of all take a tenth of that.
@@ -131,6 +133,7 @@ impl RawWorkload {
             scale,
             refresh: self.refresh.unwrap_or(false),
             scripts,
+            beside: None,
         })
     }
 
@@ -347,6 +350,7 @@ impl RawWorkload {
             Kind::As3ap,
             Kind::Script,
         ];
-        only(self.users.is_some(), "users", &with_users)
+        only(self.users.is_some(), "users", &with_users)?;
+        only(self.beside.is_some(), "beside", &Workload::WITH_COMPANY)
     }
 }

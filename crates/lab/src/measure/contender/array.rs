@@ -9,8 +9,10 @@ use spindle_testbed::interrupt;
 use super::choice::{Choice, MOUNT};
 use super::kernel_filesystem::KINDS;
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root, no_kernel_part};
+use crate::experiment::Companion;
+use crate::measure::companion::{AWAY, Lap};
 use crate::measure::journal::Undo;
-use crate::measure::program::lacking;
+use crate::measure::program::{command, lacking};
 use crate::measure::stacking::mdadm;
 use crate::record::Layout;
 
@@ -56,6 +58,40 @@ impl Contender for Array {
 
     fn choices(&self) -> &'static [Choice] {
         &[MOUNT]
+    }
+
+    fn accompanies(&self, companion: Companion) -> Result<u32, &'static str> {
+        match companion {
+            Companion::Backup => Ok(self.devices_at_least),
+            Companion::Rebalance => Err("an array of md that gets smaller is reshaped offline"),
+            Companion::Resync if self.level != "0" => Ok(self.devices_at_least),
+            Companion::Resync => Err("it keeps one copy: no device of it can be away"),
+        }
+    }
+
+    fn laps(&self, site: &Site<'_>, _standing: &Standing, companion: Companion) -> Vec<Lap> {
+        let (Companion::Resync, Some(leaf)) = (companion, site.leaves.last()) else {
+            return Vec::new();
+        };
+        let said = |word: &str| {
+            let mut command = mdadm();
+            command.arg(device()).arg(word).arg(&leaf.path);
+            command
+        };
+        let mut state = command("cat");
+        state.arg("/proc/mdstat");
+        vec![
+            Lap::new("resync")
+                .run(said("--fail"))
+                .run(said("--remove"))
+                .pause(AWAY)
+                .run(said("--add"))
+                .until(state, |told| {
+                    !["recovery", "resync"]
+                        .iter()
+                        .any(|word| told.contains(word))
+                }),
+        ]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 
 use super::choice::{Choice, MOUNT_BTRFS};
 use super::{Contender, Maker, Place, Site, Standing, kernel_lacks, lacks_root};
+use crate::experiment::Companion;
+use crate::measure::companion::Lap;
 use crate::measure::program::{command, lacking};
 use crate::record::Layout;
 
@@ -58,6 +60,43 @@ impl Contender for Btrfs {
 
     fn choices(&self) -> &'static [Choice] {
         &[MOUNT_BTRFS]
+    }
+
+    fn accompanies(&self, companion: Companion) -> Result<u32, &'static str> {
+        match companion {
+            Companion::Backup => Ok(self.devices_at_least),
+            Companion::Rebalance => Ok(self.devices_at_least + 1),
+            Companion::Resync => Err("a device that was away comes back with the next mount only"),
+        }
+    }
+
+    fn laps(&self, site: &Site<'_>, standing: &Standing, companion: Companion) -> Vec<Lap> {
+        let (Companion::Rebalance, Place::Directory(point), Some(leaf)) =
+            (companion, &standing.place, site.leaves.last())
+        else {
+            return Vec::new();
+        };
+        let said = |words: &[&str]| {
+            let mut command = command("btrfs");
+            command.args(words);
+            command
+        };
+        let at = |words: &[&str]| {
+            let mut command = said(words);
+            command.arg(point);
+            command
+        };
+        let mut remove = said(&["device", "remove"]);
+        remove.arg(&leaf.path).arg(point);
+        let mut add = said(&["device", "add", "--force", "--nodiscard"]);
+        add.arg(&leaf.path).arg(point);
+        vec![
+            Lap::new("disk leaves").run_or_cancel(remove, at(&["device", "remove", "cancel"])),
+            Lap::new("disk joins").run(add).run_or_cancel(
+                at(&["balance", "start", "--full-balance"]),
+                at(&["balance", "cancel"]),
+            ),
+        ]
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

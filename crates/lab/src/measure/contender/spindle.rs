@@ -10,6 +10,8 @@ use spindle_testbed::interrupt;
 
 use super::choice::{Choice, Options};
 use super::{Contender, Maker, Place, Site, Standing, lacks_root};
+use crate::experiment::Companion;
+use crate::measure::companion::{AWAY, Lap};
 use crate::measure::journal::Undo;
 use crate::measure::place::is_mounted;
 use crate::measure::program::{Service, find};
@@ -95,6 +97,51 @@ impl Contender for Spindle {
 
     fn choices(&self) -> &'static [Choice] {
         &[AU_SIZE, WORKERS]
+    }
+
+    fn accompanies(&self, companion: Companion) -> Result<u32, &'static str> {
+        match companion {
+            Companion::Backup => Ok(self.copies),
+            Companion::Rebalance => Ok(self.copies + 1),
+            Companion::Resync if self.copies > 1 => Ok(self.copies),
+            Companion::Resync => Err("it keeps one copy: no device of it can be away"),
+        }
+    }
+
+    fn laps(&self, site: &Site<'_>, _standing: &Standing, companion: Companion) -> Vec<Lap> {
+        let (Some(program), Some(leaf)) = (program(), site.leaves.last()) else {
+            return Vec::new();
+        };
+        let said = |words: &[&str]| {
+            let mut command = spindle(&program, site);
+            command.args(words);
+            command
+        };
+        let name = format!("{GROUP}_{:04}", site.leaves.len() - 1);
+        let settled = || said(&["rebalance", GROUP, "--wait"]);
+        match companion {
+            Companion::Backup => Vec::new(),
+            Companion::Rebalance => {
+                let path = leaf.path.display().to_string();
+                let quoted = format!("\"{name}\"");
+                let back = said(&["disk", "add", GROUP, "--disk", &path, "--name", &name]);
+                vec![
+                    Lap::new("disk leaves")
+                        .run(said(&["disk", "drop", GROUP, &name]))
+                        .until(said(&["group", "show", GROUP, "--json"]), move |told| {
+                            !told.contains(&quoted)
+                        }),
+                    Lap::new("disk joins").run(back).run(settled()),
+                ]
+            }
+            Companion::Resync => vec![
+                Lap::new("resync")
+                    .run(said(&["disk", "offline", GROUP, &name]))
+                    .pause(AWAY)
+                    .run(said(&["disk", "online", GROUP, &name]))
+                    .run(settled()),
+            ],
+        }
     }
 
     fn make(&self, site: &Site<'_>) -> Result<Standing> {

@@ -1,6 +1,7 @@
 //! A run on a contender that stands: what is put on it, driven and checked, and what was counted
 //! meanwhile.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use spindle_testbed::interrupt;
 
+use super::super::companion::{Companions, Lap, backup};
 use super::super::contender::{Place, Standing};
 use super::super::control_group::{ControlGroup, Version, version};
 use super::super::counters::{devices_since, processor_since, total};
@@ -30,10 +32,11 @@ use super::super::throttle::limit_share;
 use super::super::workload::{Load, fio};
 use super::{Bench, LONG, cache, image, layers, note};
 use crate::analyse::latency::mean_us;
-use crate::experiment::{Database, Kind, Regime, Workload};
+use crate::experiment::{Companion, Database, Kind, Regime, Workload};
 use crate::quantity::as_float;
 use crate::record::{
-    COUNTED_S, Check, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED, ScriptActivity,
+    COUNTED_S, Check, LapRun, Latency, Layer, Measured, ObjectActivity, PlannedRun, SETTLED,
+    ScriptActivity,
 };
 
 pub(super) struct OneRun<'a> {
@@ -296,6 +299,7 @@ impl OneRun<'_> {
         standing: &mut Standing,
         load: &dyn Load,
         image: &Path,
+        mut laps: Vec<Lap>,
     ) -> Result<Measured> {
         let Place::Directory(directory) = standing.place.clone() else {
             bail!("a database needs a directory");
@@ -326,11 +330,14 @@ impl OneRun<'_> {
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
         let flushed_before = durability.before_the_load();
-        let worked = self.work(standing, load, server.as_ref());
+        if self.asked.beside == Some(Companion::Backup) {
+            laps.push(backup(&data));
+        }
+        let worked = self.work(standing, load, server.as_ref(), laps);
         if worked.is_err() {
             note(self.folder, &server.log_tail());
         }
-        let (driven, ends) = worked?;
+        let (driven, ends, beside) = worked?;
         durability.add_load(
             &flushed_before,
             &self.worked(standing, load, &driven, &ends),
@@ -361,6 +368,7 @@ impl OneRun<'_> {
         measured.answers = load.answers();
         measured.settings = settings;
         measured.scripts = by_script(load, &driven);
+        measured.beside = beside;
         measured.durability = Some(durability.concluded());
         measured.facts.extend(facts);
         if let Some(rate) = self.asked.rate {
@@ -493,26 +501,27 @@ impl OneRun<'_> {
         standing: &mut Standing,
         load: &dyn Load,
         server: &dyn Server,
-    ) -> Result<(Driven, Ends)> {
+        laps: Vec<Lap>,
+    ) -> Result<(Driven, Ends, Vec<LapRun>)> {
         let meter = Meter::default();
         let clients = load.clients(server, self.planned.seed)?;
         let statistics = server.statistics()?;
         let sampler = self.sampler(standing, &meter, Some(statistics))?;
         let mut objects = server.statistics()?;
         let before = objects.objects();
-        let (driven, mut ends) = if let Some(operations_each) = load.operations_each() {
+        let (driven, mut ends, beside) = if let Some(operations_each) = load.operations_each() {
             let from = sampler.read();
             let driven = drive_to_end(clients, operations_each, self.planned.seed, &meter)?;
             let until = sampler.read_ended();
-            (driven, Ends::between(from, until))
+            (driven, Ends::between(from, until), Vec::new())
         } else {
-            self.many_operations(load, clients, &sampler, &meter)?
+            self.many_operations(load, clients, &sampler, &meter, laps)?
         };
         // With the warm-up: tables and indexes are asked for once, not at the ends of the measured
         // time, in which nothing else should happen.
         let block_bytes = as_float(server.block_bytes());
         ends.objects = layers::objects(&before, &objects.objects(), block_bytes);
-        Ok((driven, ends))
+        Ok((driven, ends, beside))
     }
 
     fn many_operations(
@@ -521,7 +530,8 @@ impl OneRun<'_> {
         clients: Vec<Box<dyn Client>>,
         sampler: &Sampler,
         meter: &Meter,
-    ) -> Result<(Driven, Ends)> {
+        laps: Vec<Lap>,
+    ) -> Result<(Driven, Ends, Vec<LapRun>)> {
         let experiment = &self.bench.experiment;
         let plan = LoadPlan {
             shape: match self.asked.rate {
@@ -536,18 +546,31 @@ impl OneRun<'_> {
             seed: self.planned.seed,
         };
         let (mut from, mut until) = (None, None);
+        let mut laps = Some(laps).filter(|laps| !laps.is_empty());
+        let companions = RefCell::new(None);
         let committed = || load.commits(meter.operations());
         // Within the readings: no commit is counted of which the devices' flush may lie outside.
         let driven = drive(
             clients,
             &plan,
             meter,
-            || from = Some((sampler.read(), load.produced(), committed())),
+            || {
+                from = Some((sampler.read(), load.produced(), committed()));
+                let begun = laps.take().map(|laps| Companions::begin(laps, self.group));
+                *companions.borrow_mut() = begun;
+            },
             || {
                 let commits = committed();
                 until = Some((sampler.read(), load.produced(), commits));
+                if let Some(Ok(companions)) = &*companions.borrow() {
+                    companions.stop();
+                }
             },
         )?;
+        let beside = match companions.take() {
+            Some(companions) => companions?.end()?,
+            None => Vec::new(),
+        };
         ensure!(
             driven.operations > 0,
             "nothing was acknowledged in the measured time"
@@ -562,7 +585,7 @@ impl OneRun<'_> {
             commits: since(commits, commits_before),
             ..Ends::between(from, until)
         };
-        Ok((driven, ends))
+        Ok((driven, ends, beside))
     }
 
     /// What every run has in common; the rest is the caller's to fill in.
@@ -625,6 +648,7 @@ impl OneRun<'_> {
             unserved: 0,
             settings: BTreeMap::new(),
             scripts: Vec::new(),
+            beside: Vec::new(),
             answers: BTreeMap::new(),
             facts,
             devices,

@@ -1,6 +1,6 @@
 //! The pace over time: a thin line a run, a thick one for the moving average over all runs of a
-//! contender; the warm-up is shaded, and checkpoints are strokes on a line below, each contender's
-//! on its own.
+//! contender; the warm-up is shaded, and strokes below, on a line for each contender, are checkpoints
+//! and the ends of what went on beside the load.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ pub fn window(duration_s: f64) -> usize {
         .map_or(3, |seconds| seconds.clamp(3, 60))
 }
 
+/// Moments of one kind: whose they are, by the place in the list of contenders, and the seconds.
+struct Marks {
+    title: &'static str,
+    seconds: Vec<(usize, Vec<f64>)>,
+}
+
 /// Strokes at their seconds, each contender's on a line of its own, from `top` down.
-fn draw_checkpoints(
-    canvas: &mut Canvas,
-    workload: &WorkloadSummary,
-    checkpoints: &[(usize, Vec<f64>)],
-    x: &Scale,
-    top: f64,
-) {
-    canvas.text("tick", (x.start, top), Anchor::Start, "checkpoints");
-    for (place, seconds) in checkpoints {
+fn draw_marks(canvas: &mut Canvas, workload: &WorkloadSummary, marks: &Marks, x: &Scale, top: f64) {
+    canvas.text("tick", (x.start, top), Anchor::Start, marks.title);
+    for (place, seconds) in &marks.seconds {
         let contender = &workload.contenders[*place];
         let y = top + 6.0 + as_float(*place as u64) * 7.0;
         let class = format!("stroke {}", class(*place, contender));
@@ -65,7 +65,10 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
     let pixels = width.pixels();
     let (left, right, top, bottom) = (64.0, pixels - 12.0, 12.0, 230.0);
     let mut lines = Vec::new();
-    let mut checkpoints: Vec<(usize, Vec<f64>)> = Vec::new();
+    let mut marks = ["checkpoints", "done beside it"].map(|title| Marks {
+        title,
+        seconds: Vec::new(),
+    });
     let (mut longest, mut most, mut warm_up) = (0.0_f64, 0.0_f64, 0.0_f64);
     for (place, contender) in workload.contenders.iter().enumerate() {
         let mut by_second: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -85,7 +88,11 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
             }
             if let Some(measured) = run.run.measured() {
                 warm_up = warm_up.max(measured.warm_up_s);
-                checkpoints.push((place, run.checkpoints()));
+                let laps = measured.beside.iter().filter_map(|lap| lap.until_s);
+                let laps = laps.map(|until_s| measured.warm_up_s + until_s).collect();
+                for (marks, seconds) in marks.iter_mut().zip([run.checkpoints(), laps]) {
+                    marks.seconds.push((place, seconds));
+                }
             }
             lines.push((place, contender, "raw", thinned(&points)));
         }
@@ -101,10 +108,14 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
     }
     let x = Scale::linear(0.0, longest, left, right);
     let y = Scale::linear(0.0, most * 1.05, bottom, top);
-    checkpoints.retain(|(_, seconds)| seconds.iter().any(|second| *second <= longest));
-    let has_marks = !checkpoints.is_empty();
-    let rows = as_float(workload.contenders.len() as u64);
-    let below = if has_marks { rows * 7.0 + 20.0 } else { 0.0 };
+    for marks in &mut marks {
+        (marks.seconds).retain(|(_, seconds)| seconds.iter().any(|second| *second <= longest));
+    }
+    let shown: Vec<&Marks> = (marks.iter())
+        .filter(|marks| !marks.seconds.is_empty())
+        .collect();
+    let height = as_float(workload.contenders.len() as u64) * 7.0 + 20.0;
+    let below = as_float(shown.len() as u64) * height;
     let mut canvas = Canvas::new(width, bottom + 38.0 + below);
     canvas.rectangle(
         "warm-up",
@@ -120,8 +131,9 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         Anchor::Middle,
         "seconds",
     );
-    if has_marks {
-        draw_checkpoints(&mut canvas, workload, &checkpoints, &x, bottom + 50.0);
+    for (row, marks) in shown.into_iter().enumerate() {
+        let top = bottom + 50.0 + as_float(row as u64) * height;
+        draw_marks(&mut canvas, workload, marks, &x, top);
     }
     for style in ["raw", "average"] {
         for (place, contender, own, points) in &lines {
