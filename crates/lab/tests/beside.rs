@@ -99,7 +99,11 @@ fn a_load_is_measured_alone_beside_a_backup_and_beside_a_rebalance() {
     assert!(reason.contains("moves data"), "{reason}");
     let folder = scene.path().join("beside");
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains("of its rate alone") && page.contains("done beside it"));
+    let tables = page.matches("of its rate alone").count();
+    assert_eq!(
+        tables, 2,
+        "one for each load beside which something went on"
+    );
     // Each lap lies within the measured time.
     let plan: Plan = read_json(&folder.join("plan.json")).unwrap();
     let planned = (plan.runs.iter())

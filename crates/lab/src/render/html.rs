@@ -1,5 +1,6 @@
 //! The report: one page that a database administrator reads from the top down.
 
+mod beside;
 mod curve;
 mod extract;
 mod fairness;
@@ -56,7 +57,10 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
                     index..index + count,
                 ));
             }
-            None => page.push_str(&workload(folder, summary, index)),
+            None => {
+                let loads = index..index + count;
+                page.extend(loads.map(|index| workload(folder, summary, index)));
+            }
         }
         index += count;
     }

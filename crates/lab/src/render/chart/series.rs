@@ -25,6 +25,33 @@ struct Marks {
     seconds: Vec<(usize, Vec<f64>)>,
 }
 
+/// What there is of each kind until `longest_s`.
+fn marks(folder: &Folder, index: usize, workload: &WorkloadSummary, longest_s: f64) -> Vec<Marks> {
+    let mut all = ["checkpoints", "done beside it"].map(|title| Marks {
+        title,
+        seconds: Vec::new(),
+    });
+    for run in &folder.runs {
+        let (planned, Some(measured)) = (&run.run.planned, run.run.measured()) else {
+            continue;
+        };
+        let mut contenders = workload.contenders.iter();
+        let place = contenders.position(|contender| contender.name == planned.label);
+        let Some(place) = place.filter(|_| planned.workload == index) else {
+            continue;
+        };
+        let laps = measured.beside.iter().filter_map(|lap| lap.until_s);
+        let laps = laps.map(|until_s| measured.warm_up_s + until_s).collect();
+        for (marks, seconds) in all.iter_mut().zip([run.checkpoints(), laps]) {
+            if seconds.iter().any(|second| *second <= longest_s) {
+                marks.seconds.push((place, seconds));
+            }
+        }
+    }
+    let there = all.into_iter().filter(|marks| !marks.seconds.is_empty());
+    there.collect()
+}
+
 /// Strokes at their seconds, each contender's on a line of its own, from `top` down.
 fn draw_marks(canvas: &mut Canvas, workload: &WorkloadSummary, marks: &Marks, x: &Scale, top: f64) {
     canvas.text("tick", (x.start, top), Anchor::Start, marks.title);
@@ -65,10 +92,6 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
     let pixels = width.pixels();
     let (left, right, top, bottom) = (64.0, pixels - 12.0, 12.0, 230.0);
     let mut lines = Vec::new();
-    let mut marks = ["checkpoints", "done beside it"].map(|title| Marks {
-        title,
-        seconds: Vec::new(),
-    });
     let (mut longest, mut most, mut warm_up) = (0.0_f64, 0.0_f64, 0.0_f64);
     for (place, contender) in workload.contenders.iter().enumerate() {
         let mut by_second: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -88,11 +111,6 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
             }
             if let Some(measured) = run.run.measured() {
                 warm_up = warm_up.max(measured.warm_up_s);
-                let laps = measured.beside.iter().filter_map(|lap| lap.until_s);
-                let laps = laps.map(|until_s| measured.warm_up_s + until_s).collect();
-                for (marks, seconds) in marks.iter_mut().zip([run.checkpoints(), laps]) {
-                    marks.seconds.push((place, seconds));
-                }
             }
             lines.push((place, contender, "raw", thinned(&points)));
         }
@@ -108,14 +126,9 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
     }
     let x = Scale::linear(0.0, longest, left, right);
     let y = Scale::linear(0.0, most * 1.05, bottom, top);
-    for marks in &mut marks {
-        (marks.seconds).retain(|(_, seconds)| seconds.iter().any(|second| *second <= longest));
-    }
-    let shown: Vec<&Marks> = (marks.iter())
-        .filter(|marks| !marks.seconds.is_empty())
-        .collect();
+    let marks = marks(folder, index, workload, longest);
     let height = as_float(workload.contenders.len() as u64) * 7.0 + 20.0;
-    let below = as_float(shown.len() as u64) * height;
+    let below = as_float(marks.len() as u64) * height;
     let mut canvas = Canvas::new(width, bottom + 38.0 + below);
     canvas.rectangle(
         "warm-up",
@@ -131,7 +144,7 @@ pub fn series(folder: &Folder, index: usize, workload: &WorkloadSummary, width: 
         Anchor::Middle,
         "seconds",
     );
-    for (row, marks) in shown.into_iter().enumerate() {
+    for (row, marks) in marks.iter().enumerate() {
         let top = bottom + 50.0 + as_float(row as u64) * height;
         draw_marks(&mut canvas, workload, marks, &x, top);
     }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::extract::{extract, reconciliation};
-use super::tails;
+use super::{beside, tails};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, class_title};
-use crate::quantity::{as_float, show_microseconds, show_number, show_size};
+use crate::quantity::{as_float, show_microseconds, show_number};
 use crate::record::AGAIN;
 use crate::render::chart::{
     SESSION_KINDS, both, colour, distribution, escaped, layers, rates, series, sessions, window,
@@ -48,13 +48,7 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
         "Each run of a script is one transaction for rate and latency; pauses of its own are part of it.",
         scripts(workload),
     );
-    part(
-        "Beside it",
-        "What went on beside the load began with the measured time, and again whenever it was done. The share is of the \
-         contender's own rate under the load alone, block by block. A lap without an end was under way at that of a run. \
-         CPU/op has what went on as well.",
-        beside(workload),
-    );
+    part("Beside it", beside::NOTE, beside::table(workload));
     part("Slow operations", tails::NOTE, tails::tails(workload));
     part(
         "Every run",
@@ -65,16 +59,7 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
     if !over_time.is_empty() {
         part(
             "Over time",
-            &format!(
-                "Thin: each run, raw samples of a second. Thick: the moving average of {} s over all runs. \
-                 Shaded: warm-up. Strokes below: checkpoints{}.",
-                window(longest_s(folder, index)),
-                if workload.has_company() {
-                    ", and the ends of what went on beside it from the end of the warm-up on"
-                } else {
-                    ""
-                }
-            ),
+            &over_time_note(workload, longest_s(folder, index)),
             legend.clone() + &over_time,
         );
     }
@@ -110,6 +95,19 @@ pub(super) fn figures(folder: &Folder, summary: &Summary, index: usize) -> Strin
     }
     text.push_str(&extract(workload));
     text
+}
+
+fn over_time_note(workload: &WorkloadSummary, longest_s: f64) -> String {
+    let beside = if workload.has_company() {
+        ", and the ends of what went on beside it from the end of the warm-up on"
+    } else {
+        ""
+    };
+    format!(
+        "Thin: each run, raw samples of a second. Thick: the moving average of {} s over all runs. \
+         Shaded: warm-up. Strokes below: checkpoints{beside}.",
+        window(longest_s)
+    )
 }
 
 /// A part with its heading, which does not leave it on paper. A table may go on over pages; a chart
@@ -238,49 +236,6 @@ fn scripts(workload: &WorkloadSummary) -> String {
     }
     format!(
         "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>script</th><th>runs/s</th><th>share</th><th>mean</th><th>p99</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-}
-
-/// What went on beside the load, of each contender; nothing where nothing did.
-fn beside(workload: &WorkloadSummary) -> String {
-    let dash = || "&ndash;".to_owned();
-    let mut rows = String::new();
-    for contender in &workload.contenders {
-        let Some(found) = &contender.beside else {
-            continue;
-        };
-        let share = (found.share).map_or_else(dash, |share| match (share.low, share.high) {
-            (Some(low), Some(high)) => format!("{:.2} ({low:.2} to {high:.2})", share.centre),
-            _ => format!("{:.2}", share.centre),
-        });
-        for (place, lap) in found.laps.iter().enumerate() {
-            let first = |text: &str| {
-                if place == 0 {
-                    text.to_owned()
-                } else {
-                    String::new()
-                }
-            };
-            let _ = write!(
-                rows,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                first(&escaped(&contender.name)),
-                first(&share),
-                escaped(&lap.name),
-                lap.done,
-                lap.unfinished,
-                lap.median_s
-                    .map_or_else(dash, |seconds| show_microseconds(seconds * 1e6)),
-                lap.bytes_per_s
-                    .map_or_else(dash, |bytes| format!("{}/s", show_size(bytes))),
-            );
-        }
-    }
-    if rows.is_empty() {
-        return rows;
-    }
-    format!(
-        "<div class=\"scroll\"><table><thead><tr><th>contender</th><th>of its rate alone</th><th>lap</th><th>done</th><th>without an end</th><th>each</th><th>read</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }
 
