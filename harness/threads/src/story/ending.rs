@@ -190,22 +190,33 @@ impl Story {
         self.history.is_clean()
     }
 
-    /// Whether the newest state on a disk that is here has but one vote for each failure group, and
-    /// the second one's is of these: where its other disk was dropped, or went offline for a broken
-    /// place. Then neither half goes on without the other.
+    /// Whether the newest state that all its voters hold, as far as they are here, has but one vote
+    /// for each failure group, and the second one's is of these: where its other disk was dropped, or
+    /// was offline (the state of its return may have reached some others before the power went). Then
+    /// neither half goes on without the other.
     fn has_only_vote_among(&self, away: &[DiskSlot]) -> bool {
         let slots: Vec<DiskSlot> = (0..u16::try_from(self.disks.disk_count()).expect("few"))
             .map(DiskSlot)
             .filter(|slot| !self.disks.is_vanished(*slot))
             .collect();
         let looks = spindle_group::look(&*self.access, &slots);
-        (looks
-            .iter()
-            .filter_map(spindle_group::DiskLook::newest_state))
-        .any(|state| {
-            let voters: Vec<DiskSlot> = (state.voters()).map(|number| DiskSlot(number.0)).collect();
-            voters.len() == 2 && voters.iter().any(|voter| away.contains(voter))
-        })
+        let states_of = |look: &'_ spindle_group::DiskLook| {
+            look.states.clone().map(|found| found.state().cloned())
+        };
+        let held: Vec<_> = looks.iter().map(states_of).collect();
+        let is_held = |voter: DiskNumber, epoch: u64| {
+            (slots.iter().zip(&held))
+                .filter(|(slot, _)| slot.0 == voter.0)
+                .all(|(_, states)| states.iter().flatten().any(|state| state.epoch == epoch))
+        };
+        (held.iter().flatten().flatten())
+            .filter(|state| state.voters().all(|voter| is_held(voter, state.epoch)))
+            .max_by_key(|state| state.epoch)
+            .is_some_and(|state| {
+                let voters: Vec<DiskSlot> =
+                    (state.voters()).map(|number| DiskSlot(number.0)).collect();
+                voters.len() == 2 && voters.iter().any(|voter| away.contains(voter))
+            })
     }
 
     /// Where broken places took every other disk of the second failure group offline while one of
