@@ -19,7 +19,8 @@ pub use self::contender::Asked;
 use self::contender::RawContender;
 pub use self::database::{Database, DatabaseKind};
 pub use self::workload::{
-    Companion, Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside,
+    BlockPoint, Companion, Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside,
+    show_request,
 };
 use crate::measure::load::Settling;
 use crate::nearness::hint;

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use self::beside::{BesideFound, LapFound};
 pub use self::class::{Found as FoundClass, title as class_title};
 pub use self::curve::{ContenderCurve, Curve, CurvePoint, Knee, OpenPoint};
+pub use self::headline::map_title;
 pub use self::latency::LatencyFound;
 pub(super) use self::latency::{JUDGED, by_block};
 pub(super) use self::load::pairs;
@@ -41,6 +42,7 @@ use super::folder::{Folder, RunWithSamples};
 use super::latency::{QUANTILES, mean_us, merged, quantile_us};
 use super::series::{mean, median};
 use super::verdict::Verdict;
+use crate::experiment::BlockPoint;
 use crate::quantity::as_float;
 use crate::record::{AGAIN, Layout, Measured, Outcome, SCHEMA};
 
@@ -107,6 +109,13 @@ impl From<Doubt> for Told {
     }
 }
 
+/// Whether these loads of one `[[workload]]` are points of a map, and not of a curve.
+#[must_use]
+pub fn are_a_map(loads: &[WorkloadSummary]) -> bool {
+    let differs = |load: &WorkloadSummary| load.point != loads[0].point;
+    loads.iter().any(differs)
+}
+
 impl WorkloadSummary {
     /// Whether something else went on beside it.
     #[must_use]
@@ -164,6 +173,9 @@ pub struct WorkloadSummary {
     pub open_percent: Option<u32>,
     /// What may have held the data.
     pub regime: String,
+    /// Of a `block` load: its requests.
+    #[serde(default)]
+    pub point: Option<BlockPoint>,
     /// What is compared.
     pub unit: String,
     /// What the database was started with.

@@ -1,5 +1,6 @@
 //! The loads of an experiment: what can be asked for, and what does not go together.
 
+mod block;
 mod companion;
 mod points;
 mod raw;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::block::{BlockPoint, show_request};
 pub use self::companion::Companion;
 pub(super) use self::raw::RawWorkload;
 pub(crate) use self::raw::USERS_AT_MOST;
@@ -199,8 +201,8 @@ pub struct Workload {
     pub p90_at_most: Option<Duration>,
     /// `block`: the pattern.
     pub pattern: Pattern,
-    /// `block`: requests under way for each user.
-    pub depth: u32,
+    /// `block`: the requests.
+    pub point: BlockPoint,
     /// `random`: how many of a hundred operations update.
     pub update_percent: u32,
     /// `random`: how many of a hundred operations go to the hot tenth of the rows.
@@ -282,7 +284,10 @@ impl Workload {
             kind => kind.name().to_owned(),
         }];
         match self.kind {
-            Kind::Block => words.push(format!("{}, depth {}", self.pattern.name(), self.depth)),
+            Kind::Block => {
+                words.extend(self.point_words());
+                words.push(format!("depth {}", self.point.depth));
+            }
             Kind::Random => words.extend(self.random_words()),
             Kind::Tpch => {
                 words.push(self.mode.name().to_owned());
@@ -342,7 +347,11 @@ impl Workload {
     #[must_use]
     pub fn writes_at_random(&self) -> bool {
         match self.kind {
-            Kind::Block => matches!(self.pattern, Pattern::RandomWrite | Pattern::RandomMixed),
+            Kind::Block => match self.pattern {
+                Pattern::RandomWrite => true,
+                Pattern::RandomMixed => self.point.read_percent < 100,
+                _ => false,
+            },
             // Of a script nobody knows; most do.
             Kind::Tpcb | Kind::Tpcc | Kind::Random | Kind::Growth | Kind::Script => true,
             Kind::Validate | Kind::Scan | Kind::Tpch | Kind::As3ap => false,

@@ -6,6 +6,7 @@ mod extract;
 mod fairness;
 mod first;
 mod machine;
+mod map;
 mod measured;
 mod sections;
 mod style;
@@ -18,7 +19,7 @@ use self::first::first;
 use self::machine::environment;
 use self::sections::{footer, trouble, workload};
 use crate::analyse::folder::Folder;
-use crate::analyse::summary::Summary;
+use crate::analyse::summary::{Summary, are_a_map};
 use crate::render::chart::{self, both, escaped};
 use crate::render::matrix::matrix;
 
@@ -56,6 +57,9 @@ pub fn page(folder: &Folder, summary: &Summary) -> String {
                     curve,
                     index..index + count,
                 ));
+            }
+            None if are_a_map(&summary.workloads[index..index + count]) => {
+                page.push_str(&map::section(folder, summary, index..index + count));
             }
             None => {
                 let loads = index..index + count;

@@ -121,7 +121,9 @@ impl Standing {
         }
     }
 
-    fn of(contender: &ContenderSummary) -> Self {
+    /// Of a contender under one load.
+    #[must_use]
+    pub fn of(contender: &ContenderSummary) -> Self {
         if contender.rates.is_empty() {
             return if contender.failed > 0 {
                 Self::Failed

@@ -98,11 +98,11 @@ pub(super) fn curves(folder: &Folder, labels: &[String]) -> Vec<Curve> {
     let families = workloads.last().map_or(0, |last| last.family + 1);
     (0..families)
         .filter(|family| {
-            workloads
-                .iter()
+            let loads: Vec<_> = (workloads.iter())
                 .filter(|workload| workload.family == *family && workload.beside.is_none())
-                .count()
-                > 1
+                .collect();
+            // Of several sizes and depths a map is made.
+            loads.len() > 1 && loads.iter().all(|load| load.point() == loads[0].point())
         })
         .filter_map(|family| curve(folder, family, labels))
         .collect()

@@ -1,7 +1,9 @@
 //! The verdicts as sentences that a reader believes to be all there is: with the interval, and with
 //! nothing that the figures do not carry.
 
-use super::{ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, class, overall};
+use super::{
+    ContenderSummary, Curve, Overall, Ratio, Summary, WorkloadSummary, are_a_map, class, overall,
+};
 use crate::analyse::doubt::{Differing, Doubt, in_small};
 use crate::analyse::interval::{percent, rarest_seen};
 use crate::analyse::verdict::Verdict;
@@ -27,6 +29,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
             .find(|curve| curve.family == workload.family)
         {
             Some(curve) => sentences.extend(of_a_curve(curve, family)),
+            None if are_a_map(family) => sentences.extend(of_a_map(family)),
             None => sentences.extend(family.iter().flat_map(of_a_load)),
         }
         index += count;
@@ -179,6 +182,59 @@ fn over_the_limit(workload: &WorkloadSummary) -> impl Iterator<Item = String> {
         .filter(|contender| !contender.name.ends_with(AGAIN))
         .filter_map(ContenderSummary::over_the_limit)
         .map(|told| format!("{}: {}", workload.title, told.what))
+}
+
+/// One sentence a contender for all points of a map. `family` has its loads in their order.
+fn of_a_map(family: &[WorkloadSummary]) -> Vec<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for contender in family.iter().flat_map(|load| &load.contenders) {
+        if contender.verdict.is_some() && !names.contains(&contender.name.as_str()) {
+            names.push(&contender.name);
+        }
+    }
+    let under_each = |name: &str| -> Vec<&ContenderSummary> {
+        (family.iter())
+            .filter_map(|load| load.contenders.iter().find(|one| one.name == name))
+            .filter(|one| one.verdict.is_some())
+            .collect()
+    };
+    let verdicts = names.into_iter().filter_map(|name| {
+        let found = under_each(name);
+        let first = found.first()?;
+        let parts: Vec<String> = Verdict::ALL
+            .into_iter()
+            .filter_map(|word| {
+                let count = found.iter().filter(|one| one.verdict == Some(word)).count();
+                let only = if word == Verdict::Look { "only a " } else { "" };
+                (count > 0).then(|| format!("{only}{} at {count}", word.word()))
+            })
+            .collect();
+        let ratios = || found.iter().filter_map(|one| Some(one.ratio?.centre));
+        let low = ratios().fold(f64::INFINITY, f64::min);
+        let ratios = if low.is_finite() {
+            format!(" (ratios {low:.3} to {:.3})", ratios().fold(0.0, f64::max))
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "{}: {name} against {} is {} of {} points{}{ratios}.",
+            map_title(&family[0].title),
+            first.against.as_deref().unwrap_or("the baseline"),
+            parts.join(", "),
+            family.len(),
+            (first.terms()).map_or(String::new(), |terms| format!(", {terms}")),
+        ))
+    });
+    (family.iter().flat_map(over_the_limit))
+        .chain(verdicts)
+        .collect()
+}
+
+/// What the loads of a map share of their names: kind and pattern.
+#[must_use]
+pub fn map_title(first: &str) -> String {
+    let words: Vec<&str> = first.split(", ").take(2).collect();
+    format!("{}, by sizes and depths", words.join(", "))
 }
 
 /// One sentence a contender for all numbers of users, and one for all shares of the slowest peak: a

@@ -54,6 +54,7 @@ pub(super) fn summary(folder: &Folder, index: usize) -> WorkloadSummary {
         users: asked.users,
         open_percent: asked.open_percent,
         regime: asked.regime.name().to_owned(),
+        point: asked.point(),
         unit: unit.unwrap_or_default(),
         settings: folder
             .runs

@@ -1,6 +1,6 @@
 //! One `[[workload]]` as several loads: a point of the scaling curve for each number of users, and
-//! an open load for each share of the slowest contender's peak, and the load once more beside what
-//! else is to go on.
+//! an open load for each share of the slowest contender's peak, the load once more beside what else
+//! is to go on, and each combination of sizes and depths of requests.
 
 use serde::Deserialize;
 
@@ -53,6 +53,7 @@ impl RawWorkload {
         let has_rate = self.rate.is_some();
         let has_think_time = self.think_time.is_some();
         let companions = self.companions()?;
+        let points = self.points()?;
         let base = Workload {
             family,
             ..self.check()?
@@ -74,13 +75,17 @@ impl RawWorkload {
                 );
             }
         }
-        let closed = users
-            .unwrap_or_else(|| vec![base.users])
-            .into_iter()
-            .map(|users| Workload {
+        let users = users.unwrap_or_else(|| vec![base.users]);
+        let closed = (users.into_iter()).flat_map(|users| {
+            let load = Workload {
                 users,
                 ..base.clone()
-            });
+            };
+            points.iter().map(move |point| Workload {
+                point: *point,
+                ..load.clone()
+            })
+        });
         let open = open
             .unwrap_or_default()
             .into_iter()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::block::Values;
 use super::companion::Companions;
 use super::points::Users;
 use super::{Kind, Mode, Pattern, Regime, Scripts, Workload};
@@ -28,8 +29,10 @@ pub(in crate::experiment) struct RawWorkload {
     pub(super) rate: Option<f64>,
     pub(super) open: Option<Vec<u32>>,
     p90_at_most: Option<String>,
-    pattern: Option<Pattern>,
-    depth: Option<u32>,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) depth: Option<Values<u32>>,
+    pub(super) block_size: Option<Values<String>>,
+    pub(super) read_percent: Option<Values<u32>>,
     update_percent: Option<u32>,
     hot_percent: Option<u32>,
     pub(super) think_time: Option<String>,
@@ -75,8 +78,8 @@ impl RawWorkload {
             .users
             .as_ref()
             .map_or(if kind == Kind::Block { 1 } else { 8 }, Users::most);
-        let depth = self.depth.unwrap_or(16);
-        self.check_numbers(users, depth)?;
+        self.check_numbers(users)?;
+        let point = self.points()?[0];
         let (size_bytes, scale) = self.size_and_scale()?;
         let mode = self.mode()?;
         let users = if mode.has_one_user() && mode.kind() == kind {
@@ -118,7 +121,7 @@ impl RawWorkload {
             family: 0,
             p90_at_most: self.limit(mode)?,
             pattern: self.pattern.unwrap_or(Pattern::RandomRead),
-            depth,
+            point,
             update_percent: self.update_percent.unwrap_or(30),
             hot_percent: self.hot_percent.unwrap_or(0),
             think_time,
@@ -137,7 +140,7 @@ impl RawWorkload {
         })
     }
 
-    fn check_numbers(&self, users: u32, depth: u32) -> Result<(), String> {
+    fn check_numbers(&self, users: u32) -> Result<(), String> {
         if !(1..=USERS_AT_MOST).contains(&users) {
             return Err(format!(
                 "`users` lies between 1 and {USERS_AT_MOST}, as many as the database is given connections"
@@ -157,9 +160,6 @@ impl RawWorkload {
             if share.is_some_and(|share| share > 100) {
                 return Err(format!("`{name}` lies between 0 and 100"));
             }
-        }
-        if !(1..=1024).contains(&depth) {
-            return Err("`depth` lies between 1 and 1024".to_owned());
         }
         if self.degree.is_some_and(|degree| degree > DEGREE_AT_MOST) {
             return Err(format!("`degree` lies between 0 and {DEGREE_AT_MOST}"));
@@ -312,6 +312,8 @@ impl RawWorkload {
         };
         only(self.pattern.is_some(), "pattern", &[Kind::Block])?;
         only(self.depth.is_some(), "depth", &[Kind::Block])?;
+        only(self.block_size.is_some(), "block_size", &[Kind::Block])?;
+        only(self.read_percent.is_some(), "read_percent", &[Kind::Block])?;
         only(
             self.update_percent.is_some(),
             "update_percent",

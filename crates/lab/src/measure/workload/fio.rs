@@ -104,16 +104,18 @@ pub fn job(
         ]);
         return Ok(job);
     }
-    let (mode, block) = match workload.pattern {
-        Pattern::RandomRead => ("randread", "8k"),
-        Pattern::RandomWrite => ("randwrite", "8k"),
-        Pattern::RandomMixed => ("randrw", "8k"),
-        Pattern::SequentialRead => ("read", "1M"),
-        Pattern::SequentialWrite => ("write", "1M"),
-        Pattern::Log => ("write", "8k"),
+    let mode = match workload.pattern {
+        Pattern::RandomRead => "randread",
+        Pattern::RandomWrite => "randwrite",
+        Pattern::RandomMixed => "randrw",
+        Pattern::SequentialRead => "read",
+        Pattern::SequentialWrite | Pattern::Log => "write",
     };
-    job.arg(format!("--rw={mode}")).arg(format!("--bs={block}"));
-    job.args(["--rwmixread=70", "--time_based", "--norandommap"]);
+    let point = workload.point;
+    job.arg(format!("--rw={mode}"));
+    job.arg(format!("--bs={}", point.request_bytes));
+    job.arg(format!("--rwmixread={}", point.read_percent));
+    job.args(["--time_based", "--norandommap"]);
     job.arg(format!("--runtime={}ms", duration.as_millis()));
     job.arg(format!("--ramp_time={}ms", warm_up.as_millis()));
     job.arg(format!("--numjobs={}", workload.users));
@@ -123,7 +125,7 @@ pub fn job(
         job.args(["--ioengine=psync", "--direct=0"]);
     } else {
         job.args(["--ioengine=libaio", "--direct=1"]);
-        job.arg(format!("--iodepth={}", workload.depth));
+        job.arg(format!("--iodepth={}", point.depth));
     }
     Ok(job)
 }

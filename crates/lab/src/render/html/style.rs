@@ -18,6 +18,7 @@ const STACKED: &str = r#"
 @ thead,@ thead tr{display:block}@ thead th{display:none}@ thead th.told{display:block;width:auto;border:0}@ tbody th:first-child{width:auto;padding:.2em 0;border:0}
 @ td.cell{display:flex;flex-wrap:wrap;align-items:baseline;gap:0 .9em;padding:.25em .6em;margin:.25em 0;border-bottom:0}
 @ td.none{display:none}@ .who{display:block;flex:1 1 11em;overflow-wrap:anywhere}@ .cell>*{display:inline}@ .cell .tags{flex:1 1 100%}
+@ .map td.cell{display:table-cell}
 @ .small{display:inline;margin-left:.8em}@ .figures{white-space:nowrap}
 @ thead th.told{padding:.1em 0}@ thead .tags{display:inline;margin-left:.8em}
 "#;

@@ -5,6 +5,7 @@ use crate::analyse::doubt::Doubt;
 use crate::analyse::sample::{curve, experiment, folder, measured};
 use crate::analyse::summary::Told;
 use crate::analyse::summary::summarise;
+use crate::experiment::Experiment;
 use crate::record::Outcome;
 use crate::render::sample::every_verdict;
 
@@ -266,4 +267,51 @@ fn another_durability_class_stands_in_a_table_of_its_own() {
     let first_below = below.lines().nth(2).unwrap();
     assert!(is_row(first_below), "{terminal}");
     assert!(!above.lines().any(is_row), "{terminal}");
+}
+
+/// Sizes, depths and shares of reads; xfs is half as fast again at the greater depth alone.
+fn sample_of_a_map() -> Folder {
+    let experiment = Experiment::parse(
+        "contenders = [\"ext4\", \"xfs\"]\nblocks = 12\nduration = \"20 s\"\n[devices]\nkind = \"loop\"\n\
+         [[workload]]\nkind = \"block\"\npattern = \"random-mixed\"\nblock_size = [\"4 KiB\", \"64 KiB\"]\n\
+         depth = [1, 16]\nread_percent = [0, 70]\n",
+    )
+    .unwrap();
+    let loads = experiment.workloads.clone();
+    folder(experiment, |planned| {
+        let is_deep = loads[planned.workload].point.depth == 16;
+        let own = if planned.contender == "xfs" && is_deep {
+            1.5
+        } else {
+            1.0
+        };
+        measured(1000.0 * own * (1.0 + f64::from(planned.number % 5) / 1000.0))
+    })
+}
+
+#[test]
+fn sizes_and_depths_are_a_map_for_each_contender_and_one_sentence() {
+    let folder = sample_of_a_map();
+    let summary = summarise(&folder);
+    assert_eq!(summary.workloads.len(), 8);
+    assert_eq!(summary.curves, []);
+    let told: Vec<&String> = (summary.headline.iter())
+        .filter(|line| line.contains("xfs against ext4") && line.contains("points"))
+        .collect();
+    let [sentence] = told.as_slice() else {
+        panic!("{:?}", summary.headline);
+    };
+    assert!(
+        sentence.starts_with("block, random-mixed, by sizes and depths: xfs against ext4 is FASTER at 4, EQUIVALENT at 4 of 8 points"),
+        "{sentence}"
+    );
+    let page = page(&folder, &summary);
+    assert_eq!(page.matches("by sizes and depths</h2>").count(), 1);
+    assert_eq!(page.matches("class=\"map\"").count(), 4);
+    assert_eq!(page.matches("<th scope=\"row\">64 KiB</th>").count(), 4);
+    assert!(page.contains("<h3>xfs at 70 % reads</h3>"));
+    // Each load is there, folded.
+    for index in 1..=8 {
+        assert!(page.contains(&format!("id=\"load-{index}\"")), "{index}");
+    }
 }
