@@ -236,6 +236,9 @@ pub struct ScriptActivity {
     pub latency: Latency,
 }
 
+/// The lap in which a device of a mirror is away; how long is the lab's own choice.
+pub const LAP_AWAY: &str = "away";
+
 /// A lap of what went on beside a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LapRun {

@@ -290,7 +290,9 @@ impl Group {
         let (first, end) = file.map.read().schedule().envelope(moved.index);
         // Where no other copy counts the old run is the only one until the new one is durable.
         let is_good = |copy: ExtentCopy| {
-            self.disks.slot_of(copy).is_some() && self.has_regions(file, copy, (first, end))
+            self.disks.slot_of(copy).is_some()
+                && !self.disks.is_set_back(copy.disk())
+                && self.has_regions(file, copy, (first, end))
         };
         let is_alone = |extent: &Extent| {
             let number = usize::from(moved.copy_number);
@@ -510,11 +512,13 @@ impl Group {
                 avoid |= 1 << number;
             }
         }
+        let stale = avoid;
         let mut answer = ReadCopy::None;
         while let Some((number, copy, slot)) = self.disks.choose(extent, avoid) {
-            if self.disks.is_set_back(copy.disk()) && self.may_return(extent) {
-                // Its bytes would go to a disk that nobody distrusts; the one that is away has better.
-                return ReadCopy::None;
+            if self.disks.is_set_back(copy.disk()) && self.has_better(extent, stale) {
+                // Its bytes would go to a disk that nobody distrusts. The other one is away, or cannot
+                // be read here.
+                return answer;
             }
             let at = copy.start_bytes() + from * BLOCK_SIZE_BYTES;
             let mut batch = [Request::new(slot, at, Work::Read(&mut *memory))];
@@ -531,10 +535,16 @@ impl Group {
         answer
     }
 
-    /// Whether a copy lies on a disk that is away and was not given up.
-    fn may_return(&self, extent: &Extent) -> bool {
-        let mut present = extent.present();
-        present.any(|copy| self.disks.slot_of(copy).is_none() && !self.is_absent(copy.disk()))
+    /// Whether a copy that is not among the stale ones lies on a disk that was neither set back nor
+    /// given up, whether it serves or not.
+    fn has_better(&self, extent: &Extent, stale: u8) -> bool {
+        let mut copies = extent.copies().iter().enumerate();
+        copies.any(|(number, copy)| {
+            copy.is_present()
+                && stale >> number & 1 == 0
+                && !self.disks.is_set_back(copy.disk())
+                && !self.is_absent(copy.disk())
+        })
     }
 
     /// False where the target is not there, or failed: whoever else had written to it owes that.

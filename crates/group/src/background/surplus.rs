@@ -382,13 +382,17 @@ impl Group {
     }
 
     /// Whether of each block of the extent that holds data one of these copies has it as it is now;
-    /// those on disks that were given up are read never again.
+    /// those on disks that were given up are read never again, and what was set back has nothing.
     fn have_everything(&self, file: &File, map: &Map, index: u32, kept: &[ExtentCopy]) -> bool {
         let Some(extent) = map.extent(index) else {
             return true;
         };
         let counts = |copy: &ExtentCopy| {
-            copy.is_present() && kept.contains(copy) && !self.is_absent(copy.disk())
+            let disk = copy.disk();
+            copy.is_present()
+                && kept.contains(copy)
+                && !self.is_absent(disk)
+                && !self.disks.is_set_back(disk)
         };
         let (first, end) = map.schedule().envelope(index);
         let mut look = self.dirty.look(file);

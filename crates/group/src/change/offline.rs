@@ -1,7 +1,11 @@
 //! Disks are taken offline by a person, where nothing would lose its last good copy.
 
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
 use spindle_base::{DiskNumber, count_text};
 use spindle_extent::plan::Serving;
+use spindle_format::ExtentCopy;
 use spindle_sync::level::Unshown;
 
 use crate::background::Group;
@@ -90,29 +94,42 @@ impl Group {
             let map = file.map.read();
             let schedule = map.schedule();
             let mut lost: u64 = 0;
+            let mut distrusted = BTreeSet::new();
             map.for_each(0, u32::MAX, |index, extent| {
                 let (first, end) = schedule.envelope(index);
-                let stays = extent.present().any(|copy| {
-                    let disk = copy.disk();
-                    // What was set back serves until it can go, and is no good copy.
-                    !going.contains(&disk)
-                        && self.disks.slot_of(copy).is_some()
-                        && !self.disks.is_set_back(disk)
-                        && !self.dirty.is_stale(&file, disk, first, end)
-                });
                 let concerned = extent.present().any(|copy| going.contains(&copy.disk()));
-                lost += u64::from(concerned && !stays);
+                let stays: SmallVec<[DiskNumber; 3]> = (extent.present())
+                    .filter(|copy| {
+                        let disk = copy.disk();
+                        !going.contains(&disk)
+                            && self.disks.slot_of(*copy).is_some()
+                            && !self.dirty.is_stale(&file, disk, first, end)
+                    })
+                    .map(ExtentCopy::disk)
+                    .collect();
+                // What was set back serves until it can go, and is no good copy.
+                let is_set_back = |disk: &DiskNumber| self.disks.is_set_back(*disk);
+                if concerned && stays.iter().all(is_set_back) {
+                    lost += 1;
+                    distrusted.extend(stays);
+                }
             });
             if lost > 0 {
-                let names: Vec<String> = (going.iter())
-                    .filter_map(|disk| Some(self.disks.get(*disk)?.name().to_string()))
-                    .collect();
+                let way_out = if distrusted.is_empty() {
+                    String::new()
+                } else {
+                    format!(
+                        " ({} has a copy, and was set back to an older image; to go on with that, \
+                         mount the group anew and try again)",
+                        self.disk_names(distrusted)
+                    )
+                };
                 return Err(refusal(
                     GroupErrorKind::NotEnough,
                     format!(
                         "{} cannot {what}: the last good copy of {} of file {} lies there; bring \
-                         other disks back first, or remove the file",
-                        names.join(", "),
+                         other disks back first, or remove the file{way_out}",
+                        self.disk_names(going.iter().copied()),
                         count_text(lost, "extent"),
                         file.id
                     ),
@@ -121,5 +138,11 @@ impl Group {
             }
         }
         Ok(())
+    }
+    fn disk_names(&self, disks: impl IntoIterator<Item = DiskNumber>) -> String {
+        let names: Vec<String> = (disks.into_iter())
+            .filter_map(|disk| Some(self.disks.get(disk)?.name().to_string()))
+            .collect();
+        names.join(", ")
     }
 }

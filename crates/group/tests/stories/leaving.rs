@@ -336,6 +336,10 @@ fn the_last_good_copy_is_not_given_up_where_the_other_one_was_set_back() {
     let refused = group.drop_disks(&[away], true).unwrap_err();
     assert_eq!(refused.kind, GroupErrorKind::NotEnough, "{refused}");
     assert!(refused.message.contains("last good copy"), "{refused}");
+    assert!(
+        refused.message.contains("mount the group anew"),
+        "{refused}"
+    );
     // What it has is there when it is back, and the other one has gone.
     group.return_disks(&[DiskSlot(away.0)]).unwrap();
     resync(&group);

@@ -671,6 +671,7 @@ impl Doubt {
             | Self::HistoryBroken { .. }
             | Self::BlocksRaised { .. } => true,
             Self::RunsRepeated { is_often, .. } => *is_often,
+            Self::OtherPaceBeside { own_s, other_s, .. } => own_s.is_none() || other_s.is_none(),
             // A lab that has most of the machine is no better than another program that has.
             Self::HarnessIsBusy { share } => *share > HARNESS_HAS_MOST_FROM,
             Self::NotCut { by_choice, .. } => *by_choice,

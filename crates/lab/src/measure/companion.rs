@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use spindle_testbed::interrupt;
 
 use super::control_group::ControlGroup;
 use super::program::{as_typed, complained, run, run_unless};
@@ -228,9 +229,11 @@ impl Step {
                 // Before the end of the program, which waits for the kernel.
                 succeeded(command, || {
                     let is_over = is_over();
-                    if is_over && let Some(mut cancel) = cancel.take() {
+                    if (is_over || interrupt::is_asked())
+                        && let Some(mut cancel) = cancel.take()
+                    {
                         // It fails where the work was done in this very moment.
-                        let _ = run(&mut cancel);
+                        let _ = interrupt::clean_up(|| run(&mut cancel));
                     }
                     is_over
                 })

@@ -125,9 +125,9 @@ impl Findings {
     /// what the counters said before its first operation. A load that counted nothing was held
     /// against nothing, and stands nowhere.
     pub fn add_load(&mut self, before: &[DeviceActivity], worked: &Worked) {
-        let whole = |acknowledged| {
-            self.ground
-                .since(before, load::NAME, worked.writers, acknowledged)
+        let whole = |acknowledged| WayCount {
+            copies_away: worked.copies_away,
+            ..(self.ground).since(before, load::NAME, worked.writers, acknowledged)
         };
         let counted = worked.commits.filter(|commits| *commits > 0);
         self.ways.extend(counted.map(whole));

@@ -22,7 +22,8 @@ use anyhow::{Context, Result, ensure};
 pub use self::attendant::Attendant;
 use self::image::{Images, Order};
 use self::one_run::OneRun;
-use super::contender::{self, Site};
+use super::companion::{Lap, backup};
+use super::contender::{self, Contender, Place, Site, Standing};
 use super::control_group::ControlGroup;
 use super::database::{self, Installation};
 use super::device::DeviceSet;
@@ -33,7 +34,7 @@ use super::preparation::log_bytes;
 use super::process::Identity;
 use super::program::tail;
 use super::workload;
-use crate::experiment::{Experiment, Workload};
+use crate::experiment::{Companion, Experiment, Workload};
 use crate::record::{Layout, Measured, Outcome, PlannedRun, Run, SCHEMA};
 
 /// Everything that the runs of an experiment share.
@@ -48,6 +49,9 @@ pub struct Bench {
     group: Mutex<Option<Arc<ControlGroup>>>,
     _made: Made,
 }
+
+/// Where the database lies in a contender's directory.
+const DATA: &str = "data";
 
 /// An hour, for what has its own limit.
 const LONG: Duration = Duration::from_secs(3600);
@@ -209,10 +213,7 @@ impl Bench {
         };
         let measured = match (load, image) {
             (Some(load), Some(image)) => {
-                let laps = match asked.beside {
-                    Some(companion) => contender.laps(&site, &standing, companion),
-                    None => Vec::new(),
-                };
+                let laps = laps(contender.as_ref(), &site, &standing, asked)?;
                 run.in_database(&mut standing, load.as_ref(), &image, laps)
             }
             _ => run.below_database(&mut standing),
@@ -237,6 +238,27 @@ impl Bench {
         standing.remove().context("it could not be removed")?;
         Ok(measured)
     }
+}
+
+/// What is to go on beside a load.
+fn laps(
+    contender: &dyn Contender,
+    site: &Site<'_>,
+    standing: &Standing,
+    asked: &Workload,
+) -> Result<Vec<Lap>> {
+    let laps = match (asked.beside, &standing.place) {
+        (None, _) => return Ok(Vec::new()),
+        (Some(Companion::Backup), Place::Directory(directory)) => {
+            vec![backup(&directory.join(DATA))]
+        }
+        (Some(companion), _) => contender.laps(site, standing, companion),
+    };
+    ensure!(
+        !laps.is_empty(),
+        "the lab does not know how it is to go on beside the load"
+    );
+    Ok(laps)
 }
 
 /// Adds a line to the run's log; a log that cannot be written must not hide the reason.

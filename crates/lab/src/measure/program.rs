@@ -144,8 +144,8 @@ pub fn run_unless(
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        let stopped = interrupt::check();
         let is_over = is_over();
+        let stopped = interrupt::check();
         if stopped.is_err() || is_over || began.elapsed() > limit {
             if let Some(identity) = Identity::of(child.id()) {
                 identity.kill_family();

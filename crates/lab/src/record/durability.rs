@@ -62,6 +62,9 @@ pub struct WayCount {
     pub flushes: f64,
     /// Writes that they finished meanwhile.
     pub writes: f64,
+    /// Of the copies, how many had their device away for some of that time: these flushed nothing.
+    #[serde(default)]
+    pub copies_away: u32,
 }
 
 /// What came of cutting the power of each contender before anything was measured.

@@ -8,8 +8,9 @@ use crate::analyse::doubt::Doubt;
 use crate::analyse::folder::Folder;
 use crate::analyse::interval::Comparisons;
 use crate::analyse::series::median;
+use crate::experiment::Companion;
 use crate::quantity::as_float;
-use crate::record::LapRun;
+use crate::record::{LAP_AWAY, LapRun};
 
 /// A load beside something else, of one contender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,8 @@ pub struct LapFound {
     pub unfinished: usize,
     /// Seconds of the middle one that was done; none where none was.
     pub median_s: Option<f64>,
+    /// Seconds for each that was done, with those of the unfinished ones; none where none was done.
+    pub each_s: Option<f64>,
     /// Bytes a second of those that were done; none for what is no backup.
     pub bytes_per_s: Option<f64>,
 }
@@ -44,7 +47,7 @@ pub(super) fn of(folder: &Folder, index: usize, label: &str) -> Option<BesideFou
     let asked = &loads[index];
     let companion = asked.beside?;
     let alone = loads.iter().position(|other| {
-        other.family == asked.family && other.beside.is_none() && !other.is_open()
+        other.family == asked.family && other.beside.is_none() && other.open_percent.is_none()
     });
     let share = alone.and_then(|alone| {
         let pairs: Vec<(f64, f64)> = pairs_of(folder, (index, label), (alone, label))
@@ -53,19 +56,27 @@ pub(super) fn of(folder: &Folder, index: usize, label: &str) -> Option<BesideFou
         ratio(&pairs, Comparisons::ONE)
     });
     let runs = runs_of(folder, index, label);
-    let all: Vec<&LapRun> = (runs.iter())
+    let all: Vec<(&LapRun, f64)> = (runs.iter())
         .filter_map(|run| run.run.measured())
-        .flat_map(|measured| &measured.beside)
+        .flat_map(|measured| {
+            let ended_s = measured.duration_s;
+            measured.beside.iter().map(move |lap| (lap, ended_s))
+        })
         .collect();
     let mut names: Vec<&str> = Vec::new();
-    for lap in &all {
+    for (lap, _) in &all {
         if !names.contains(&lap.name.as_str()) {
             names.push(&lap.name);
         }
     }
     let laps = names
         .into_iter()
-        .map(|name| lap_found(name, all.iter().copied().filter(|lap| lap.name == name)))
+        .map(|name| {
+            lap_found(
+                name,
+                all.iter().copied().filter(|(lap, _)| lap.name == name),
+            )
+        })
         .collect();
     Some(BesideFound {
         companion: companion.name().to_owned(),
@@ -74,12 +85,14 @@ pub(super) fn of(folder: &Folder, index: usize, label: &str) -> Option<BesideFou
     })
 }
 
-fn lap_found<'a>(name: &str, laps: impl Iterator<Item = &'a LapRun>) -> LapFound {
-    let (mut unfinished, mut bytes) = (0, None);
+/// Of its laps, each with the end of its run.
+fn lap_found<'a>(name: &str, laps: impl Iterator<Item = (&'a LapRun, f64)>) -> LapFound {
+    let (mut unfinished, mut unfinished_s, mut bytes) = (0, 0.0, None);
     let mut seconds = Vec::new();
-    for lap in laps {
+    for (lap, ended_s) in laps {
         let Some(until_s) = lap.until_s else {
             unfinished += 1;
+            unfinished_s += (ended_s - lap.from_s).max(0.0);
             continue;
         };
         seconds.push(until_s - lap.from_s);
@@ -93,6 +106,8 @@ fn lap_found<'a>(name: &str, laps: impl Iterator<Item = &'a LapRun>) -> LapFound
         done: seconds.len(),
         unfinished,
         median_s: median(&seconds),
+        each_s: (!seconds.is_empty())
+            .then(|| (all_s + unfinished_s) / as_float(seconds.len() as u64)),
         bytes_per_s: bytes
             .filter(|_| all_s > 0.0)
             .map(|bytes: f64| bytes / all_s),
@@ -100,32 +115,38 @@ fn lap_found<'a>(name: &str, laps: impl Iterator<Item = &'a LapRun>) -> LapFound
 }
 
 impl BesideFound {
-    /// Seconds that it all takes once; none where a part of it was never done.
+    /// Seconds that it all takes once, without the lab's own pauses; none where a part of it was
+    /// never done.
     #[must_use]
     pub fn once_s(&self) -> Option<f64> {
-        if self.laps.is_empty() {
+        let laps = || self.laps.iter().filter(|lap| lap.name != LAP_AWAY);
+        // A part that was never reached is never done either.
+        let parts = if self.companion == Companion::Rebalance.name() {
+            2
+        } else {
+            1
+        };
+        if laps().count() < parts {
             return None;
         }
-        self.laps.iter().map(|lap| lap.median_s).sum()
+        laps().map(|lap| lap.each_s).sum()
     }
 }
 
 /// Less is chance.
 const DIFFERENCE_AT_LEAST: f64 = 0.10;
 
-/// One whose companion went on slower leaves more to the load: no figure of the load alone.
+/// One whose companion went on slower leaves more to the load: no figure of the load alone. Where
+/// either was never done nobody knows how fast it went on.
 pub(super) fn of_the_pace(one: &ContenderSummary, other: &ContenderSummary) -> Option<Doubt> {
     let (own, others) = (one.beside.as_ref()?, other.beside.as_ref()?);
-    if own.laps.is_empty() || others.laps.is_empty() {
+    if one.rates.is_empty() || other.rates.is_empty() {
         return None;
     }
     let (own_s, other_s) = (own.once_s(), others.once_s());
-    let is_alike = match (own_s, other_s) {
-        (Some(own), Some(other)) => {
-            own <= other * (1.0 + DIFFERENCE_AT_LEAST) && other <= own * (1.0 + DIFFERENCE_AT_LEAST)
-        }
-        (own, other) => own.is_none() && other.is_none(),
-    };
+    let is_alike = own_s.zip(other_s).is_some_and(|(own, other)| {
+        own <= other * (1.0 + DIFFERENCE_AT_LEAST) && other <= own * (1.0 + DIFFERENCE_AT_LEAST)
+    });
     (!is_alike).then(|| Doubt::OtherPaceBeside {
         companion: own.companion.clone(),
         own_s,
@@ -139,6 +160,7 @@ mod tests {
     use crate::analyse::folder::Folder;
     use crate::analyse::sample::{folder, measured};
     use crate::analyse::summary::{ContenderSummary, summarise};
+    use crate::analyse::verdict::Verdict;
     use crate::experiment::{Companion, Experiment};
     use crate::record::{LapRun, Outcome};
 
@@ -161,13 +183,14 @@ mod tests {
             if let Outcome::Measured(run) = &mut outcome
                 && !is_alone
             {
+                run.duration_s = 60.0;
                 let mut at_s = 0.0;
                 for name in ["disk leaves", "disk joins"].iter().cycle() {
                     let until_s = at_s + laps_s[which];
                     run.beside.push(LapRun {
                         name: (*name).to_owned(),
                         from_s: at_s,
-                        until_s: (until_s < 60.0).then_some(until_s),
+                        until_s: (until_s <= 60.0).then_some(until_s),
                         bytes: None,
                     });
                     at_s = until_s;
@@ -208,7 +231,8 @@ mod tests {
         // Three of the one and two of the other in each of twelve runs, and one that was broken off.
         assert_eq!((found.laps[0].done, found.laps[0].unfinished), (36, 0));
         assert_eq!((found.laps[1].done, found.laps[1].unfinished), (24, 12));
-        assert!((found.once_s().unwrap() - 22.0).abs() < 1e-9);
+        // The five seconds of the one that was broken off count for those that were done.
+        assert!((found.once_s().unwrap() - 24.5).abs() < 1e-9);
         // Beside the same pace nothing is said of it, and no curve is made of the two loads.
         assert!(!has_pace(&spindle));
         assert_eq!(summarise(&folder).curves, []);
@@ -232,6 +256,11 @@ mod tests {
         let spindle = of_spindle(&accompanied([5.0, 100.0], [0.5, 0.8]));
         let terms = spindle.terms().unwrap();
         assert_eq!(terms, "while its rebalance was never done");
+        assert_eq!(spindle.verdict, Some(Verdict::Look));
+        // Of two that were never done nobody knows which went on faster.
+        let spindle = of_spindle(&accompanied([100.0, 100.0], [0.5, 0.8]));
+        assert_eq!(spindle.terms().unwrap(), "while neither rebalance was done");
+        assert_eq!(spindle.verdict, Some(Verdict::Look));
         let headline = summarise(&accompanied([5.0, 100.0], [0.5, 0.8])).headline;
         assert!(
             headline

@@ -447,7 +447,8 @@ impl ContenderSummary {
 /// How fast what went on beside the load did, after the verdict.
 fn pace_term(companion: &str, own_s: Option<f64>, other_s: Option<f64>) -> String {
     match (own_s, other_s) {
-        (None, _) => format!("while its {companion} was never done"),
+        (None, None) => format!("while neither {companion} was done"),
+        (None, Some(_)) => format!("while its {companion} was never done"),
         (Some(_), None) => format!("while the other's {companion} was never done"),
         (Some(own), Some(other)) => {
             let times = own / other.max(f64::MIN_POSITIVE);

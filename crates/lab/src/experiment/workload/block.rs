@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Pattern, RawWorkload, Workload};
+use super::points::Users;
+use super::{Kind, Pattern, RawWorkload, Regime, Workload};
 use crate::quantity::parse_size;
 
 /// A point of the map.
@@ -38,6 +39,9 @@ impl<T: Clone> Values<T> {
 const REQUEST_BYTES_UNIT: u64 = 4 << 10;
 const REQUEST_BYTES_MOST: u64 = 16 << 20;
 const DEPTH_MOST: u32 = 1024;
+const UNDER_WAY_BYTES_MOST: u64 = 4 << 30;
+/// Fewer places are no random ones.
+const PLACES_LEAST: u64 = 64;
 /// Beyond this nobody reads the map, nor waits for it.
 const POINTS_MOST: usize = 100;
 
@@ -94,6 +98,22 @@ impl RawWorkload {
         if self.read_percent.is_some() && pattern != Pattern::RandomMixed {
             return Err("`read_percent` is for `pattern = \"random-mixed\"`".to_owned());
         }
+        let is_serial = pattern == Pattern::Log || self.regime == Some(Regime::Cached);
+        if is_serial && depths.len() > 1 {
+            return Err(
+                "`depth` lists nothing for `log` and for `cached`: there each user waits for each request"
+                    .to_owned(),
+            );
+        }
+        let users = self.users.as_ref().map_or(1, Users::most);
+        let deepest = u64::from(*depths.iter().max().unwrap_or(&1)) * u64::from(users);
+        let largest = *sizes.iter().max().unwrap_or(&0);
+        if self.kind == Kind::Block && largest.saturating_mul(deepest) > UNDER_WAY_BYTES_MOST {
+            return Err(
+                "`block_size` times `depth` times `users` is at most 4 GiB: so much memory fio would take"
+                    .to_owned(),
+            );
+        }
         check_growing("block_size", &sizes)?;
         check_growing("depth", &depths)?;
         check_growing("read_percent", &shares)?;
@@ -120,6 +140,27 @@ impl RawWorkload {
             }
         }
         Ok(points)
+    }
+}
+
+impl RawWorkload {
+    /// Random requests have somewhere to go.
+    pub(super) fn check_places(&self, size_bytes: u64) -> Result<(), String> {
+        let is_random = matches!(
+            self.pattern.unwrap_or(Pattern::RandomRead),
+            Pattern::RandomRead | Pattern::RandomWrite | Pattern::RandomMixed
+        );
+        let largest = (self.points()?.iter())
+            .map(|point| point.request_bytes)
+            .max();
+        let needed = largest.unwrap_or(0) * PLACES_LEAST;
+        if self.kind == Kind::Block && is_random && size_bytes < needed {
+            return Err(format!(
+                "`size` holds {PLACES_LEAST} requests at least: {} MiB for these",
+                needed >> 20
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -200,6 +241,10 @@ mod tests {
             ("depth = [1, 1]", "growing"),
             ("depth = [0, 1]", "between 1 and 1024"),
             ("read_percent = 50", "random-mixed"),
+            ("pattern = \"log\"\ndepth = [1, 2]", "waits for each"),
+            ("regime = \"cached\"\ndepth = [1, 2]", "waits for each"),
+            ("block_size = \"16 MiB\"\ndepth = 1024", "at most 4 GiB"),
+            ("block_size = \"1 MiB\"\nsize = \"32 MiB\"", "64 requests"),
             (
                 "pattern = \"random-mixed\"\nread_percent = 101",
                 "between 0 and 100",

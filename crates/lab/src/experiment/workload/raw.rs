@@ -22,10 +22,10 @@ const SCAN_BYTES: u64 = 1 << 20;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiment) struct RawWorkload {
-    kind: Kind,
+    pub(super) kind: Kind,
     size: Option<String>,
     pub(super) users: Option<Users>,
-    regime: Option<Regime>,
+    pub(super) regime: Option<Regime>,
     pub(super) rate: Option<f64>,
     pub(super) open: Option<Vec<u32>>,
     p90_at_most: Option<String>,
@@ -81,6 +81,7 @@ impl RawWorkload {
         self.check_numbers(users)?;
         let point = self.points()?[0];
         let (size_bytes, scale) = self.size_and_scale()?;
+        self.check_places(size_bytes)?;
         let mode = self.mode()?;
         let users = if mode.has_one_user() && mode.kind() == kind {
             1

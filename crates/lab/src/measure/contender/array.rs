@@ -14,7 +14,7 @@ use crate::measure::companion::{AWAY, Lap};
 use crate::measure::journal::Undo;
 use crate::measure::program::{command, lacking};
 use crate::measure::stacking::mdadm;
-use crate::record::Layout;
+use crate::record::{LAP_AWAY, Layout};
 
 struct Array {
     level: &'static str,
@@ -38,6 +38,10 @@ pub(super) fn offers() -> Vec<Box<dyn Contender>> {
 
 /// A mirror that still copies would be measured copying.
 const RESYNC_AT_MOST: Duration = Duration::from_secs(3600);
+
+/// Of one array alone: whether a device is missing, and what is done about it.
+const STATE: &str =
+    "cd \"/sys/block/$(basename \"$(readlink -f \"$1\")\")/md\" && cat degraded sync_action";
 
 impl Contender for Array {
     fn name(&self) -> String {
@@ -73,24 +77,22 @@ impl Contender for Array {
         let (Companion::Resync, Some(leaf)) = (companion, site.leaves.last()) else {
             return Vec::new();
         };
-        let said = |word: &str| {
+        let said = |words: &[&str]| {
             let mut command = mdadm();
-            command.arg(device()).arg(word).arg(&leaf.path);
+            command.arg(device()).args(words).arg(&leaf.path);
             command
         };
-        let mut state = command("cat");
-        state.arg("/proc/mdstat");
+        let mut state = command("sh");
+        state.args(["-c", STATE, "spindle-lab"]).arg(device());
         vec![
+            Lap::new(LAP_AWAY)
+                .run(said(&["--fail"]))
+                // md lets it go a moment after it failed.
+                .run(said(&["--force", "--remove"]))
+                .pause(AWAY),
             Lap::new("resync")
-                .run(said("--fail"))
-                .run(said("--remove"))
-                .pause(AWAY)
-                .run(said("--add"))
-                .until(state, |told| {
-                    !["recovery", "resync"]
-                        .iter()
-                        .any(|word| told.contains(word))
-                }),
+                .run(said(&["--add"]))
+                .until(state, |told| told.split_whitespace().eq(["0", "idle"])),
         ]
     }
 

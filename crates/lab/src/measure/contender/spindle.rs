@@ -15,7 +15,7 @@ use crate::measure::companion::{AWAY, Lap};
 use crate::measure::journal::Undo;
 use crate::measure::place::is_mounted;
 use crate::measure::program::{Service, find};
-use crate::record::Layout;
+use crate::record::{LAP_AWAY, Layout};
 
 struct Spindle {
     redundancy: &'static str,
@@ -135,9 +135,10 @@ impl Contender for Spindle {
                 ]
             }
             Companion::Resync => vec![
-                Lap::new("resync")
+                Lap::new(LAP_AWAY)
                     .run(said(&["disk", "offline", GROUP, &name]))
-                    .pause(AWAY)
+                    .pause(AWAY),
+                Lap::new("resync")
                     .run(said(&["disk", "online", GROUP, &name]))
                     .run(settled()),
             ],

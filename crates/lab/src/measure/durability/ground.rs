@@ -306,6 +306,7 @@ impl Ground {
             acknowledged,
             flushes: grown.flushes,
             writes: grown.writes,
+            copies_away: 0,
         }
     }
 }

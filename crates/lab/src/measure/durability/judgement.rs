@@ -19,7 +19,8 @@ use crate::record::{DurabilityClass, WayCount};
 fn needed(count: &WayCount, copies: u32) -> f64 {
     // Each of them waits for its answer, so that one flush answers at most one write of each.
     let flushes = count.acknowledged.div_ceil(u64::from(count.writers.max(1)));
-    as_float(flushes) * f64::from(copies.max(1))
+    let there = copies.saturating_sub(count.copies_away).max(1);
+    as_float(flushes) * f64::from(there)
 }
 
 /// Whether the flushes that it needs were seen.

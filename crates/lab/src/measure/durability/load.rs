@@ -28,6 +28,8 @@ pub struct Worked {
     pub commits: Option<u64>,
     /// Sessions, each with one commit under way.
     pub writers: u32,
+    /// Of the copies, how many were away for some of the time.
+    pub copies_away: u32,
     /// The measured time; none where the load does not count, or the devices are not the lab's.
     pub while_measured: Option<WhileMeasured>,
 }
@@ -54,6 +56,7 @@ impl Worked {
             acknowledged: measured.commits.saturating_sub(given),
             flushes: measured.flushes,
             writes: measured.writes,
+            copies_away: self.copies_away,
         })
     }
 }
@@ -73,7 +76,26 @@ mod tests {
             acknowledged: commits,
             flushes,
             writes: 2.0 * as_float(commits),
+            copies_away: 0,
         }
+    }
+
+    #[test]
+    fn a_mirror_whose_second_device_was_away_is_held_to_the_first_alone() {
+        let count = all_of_it(1, 1000, 1500.0);
+        assert!(!is_flushed(&count, 2));
+        let away = WayCount {
+            copies_away: 1,
+            ..count
+        };
+        assert!(is_flushed(&away, 2));
+        assert!(!is_flushed(
+            &WayCount {
+                flushes: 999.0,
+                ..away
+            },
+            2
+        ));
     }
 
     #[test]
@@ -117,6 +139,7 @@ mod tests {
         let worked = |commits, flushes| Worked {
             commits: Some(10_000),
             writers: 8,
+            copies_away: 0,
             while_measured: Some(WhileMeasured {
                 commits,
                 flushes,
@@ -150,6 +173,7 @@ mod tests {
                 let worked = Worked {
                     commits: Some(commits),
                     writers: 1,
+                    copies_away: 0,
                     while_measured: Some(WhileMeasured {
                         commits,
                         flushes: as_float(commits.saturating_sub(flushed_ahead)),

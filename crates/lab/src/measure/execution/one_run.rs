@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use spindle_testbed::interrupt;
 
-use super::super::companion::{Companions, Lap, backup};
+use super::super::companion::{Companions, Lap};
 use super::super::contender::{Place, Standing};
 use super::super::control_group::{ControlGroup, Version, version};
 use super::super::counters::{devices_since, processor_since, total};
@@ -30,7 +30,7 @@ use super::super::program::as_typed;
 use super::super::sampler::{Reading, Sampler, Sources, waits_since};
 use super::super::throttle::limit_share;
 use super::super::workload::{Load, fio};
-use super::{Bench, LONG, cache, image, layers, note};
+use super::{Bench, DATA, LONG, cache, image, layers, note};
 use crate::analyse::latency::mean_us;
 use crate::experiment::{Companion, Database, Kind, Regime, Workload};
 use crate::quantity::as_float;
@@ -299,7 +299,7 @@ impl OneRun<'_> {
         standing: &mut Standing,
         load: &dyn Load,
         image: &Path,
-        mut laps: Vec<Lap>,
+        laps: Vec<Lap>,
     ) -> Result<Measured> {
         let Place::Directory(directory) = standing.place.clone() else {
             bail!("a database needs a directory");
@@ -308,7 +308,7 @@ impl OneRun<'_> {
         let data_bytes = self.asked.size_bytes;
         watch.begin("probing its flushes", 0, Duration::ZERO)?;
         let mut durability = self.probed(standing)?;
-        let data = directory.join("data");
+        let data = directory.join(DATA);
         watch.begin("restoring the data", 4 * data_bytes, Duration::ZERO)?;
         image::restore(image, &data)?;
         cache::evict(&data)?;
@@ -330,9 +330,6 @@ impl OneRun<'_> {
         let limits = self.limits(standing)?;
         watch.begin("the load", data_bytes, self.load_length(load))?;
         let flushed_before = durability.before_the_load();
-        if self.asked.beside == Some(Companion::Backup) {
-            laps.push(backup(&data));
-        }
         let worked = self.work(standing, load, server.as_ref(), laps);
         if worked.is_err() {
             note(self.folder, &server.log_tail());
@@ -415,6 +412,7 @@ impl OneRun<'_> {
         Worked {
             commits: load.commits(driven.acknowledged),
             writers: load.writers(),
+            copies_away: u32::from(self.asked.beside == Some(Companion::Resync)),
             while_measured: (ends.commits.filter(|_| are_ours)).map(|commits| WhileMeasured {
                 commits,
                 flushes: disks.flushes,

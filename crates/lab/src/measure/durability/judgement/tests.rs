@@ -7,6 +7,7 @@ fn count(way: &str, writers: u32, acknowledged: u64, flushes: f64, writes: f64) 
         acknowledged,
         flushes,
         writes,
+        copies_away: 0,
     }
 }
 
