@@ -17,7 +17,7 @@ use toml::Spanned;
 
 pub use self::contender::Asked;
 use self::contender::RawContender;
-pub use self::database::{Database, DatabaseKind};
+pub use self::database::{CopyOf, Database, DatabaseKind};
 pub use self::workload::{
     BlockPoint, Companion, Kind, Mode, Pattern, Regime, ScriptFile, Scripts, Workload, beside,
     show_request,

@@ -396,6 +396,9 @@ pub struct Check {
 /// The fact on the machine that says how its devices were written before.
 pub const PRECONDITIONED: &str = "written before";
 
+/// The fact on the database that the contenders got copies of, and what it lies on.
+pub const COPIED: &str = "copied database";
+
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {

@@ -65,6 +65,40 @@ impl fmt::Display for DatabaseKind {
     }
 }
 
+/// A database that is already there, of which each contender gets a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOf {
+    /// As the file has it: in the words of PostgreSQL's clients.
+    pub connection: String,
+    /// Whose sessions the load's are.
+    pub user: String,
+    /// In which database they work.
+    pub database: String,
+}
+
+/// Who owns a cluster where nobody else is named.
+const OWNER: &str = "postgres";
+
+impl CopyOf {
+    fn parse(connection: &str) -> Result<Self, String> {
+        let config: postgres::Config = (connection.parse())
+            .map_err(|error: postgres::Error| format!("`copy_of = {connection:?}`: {error}"))?;
+        if config.get_password().is_some() {
+            return Err(format!(
+                "`copy_of` holds a password, and the file is kept with the results: put it into ~/.pgpass of the user `{OWNER}`"
+            ));
+        }
+        let database = config.get_dbname().ok_or(
+            "`copy_of` names no database: add `dbname=...`, the one that the scripts work in",
+        )?;
+        Ok(Self {
+            connection: connection.to_owned(),
+            user: config.get_user().unwrap_or(OWNER).to_owned(),
+            database: database.to_owned(),
+        })
+    }
+}
+
 /// How the database is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Database {
@@ -74,6 +108,8 @@ pub struct Database {
     pub memory_bytes: Option<u64>,
     /// Where it is installed, if not where Debian keeps it.
     pub directory: Option<PathBuf>,
+    /// What it is a copy of; none where the loads make it.
+    pub copy_of: Option<CopyOf>,
     /// Settings beyond the lab's own.
     pub settings: BTreeMap<String, String>,
 }
@@ -101,6 +137,7 @@ pub(super) struct RawDatabase {
     kind: DatabaseKind,
     memory: Option<Spanned<String>>,
     directory: Option<Spanned<PathBuf>>,
+    copy_of: Option<Spanned<String>>,
     #[serde(default)]
     settings: BTreeMap<String, Spanned<String>>,
 }
@@ -116,6 +153,15 @@ impl RawDatabase {
                 "SQLite is built into the lab: it has no `directory`",
             ));
         }
+        let copy_of = (self.copy_of.as_ref())
+            .map(|written| {
+                let of_postgresql = match self.kind {
+                    DatabaseKind::Postgresql => CopyOf::parse(written.get_ref()),
+                    kind => Err(format!("`copy_of` is for PostgreSQL, and this is {kind}")),
+                };
+                of_postgresql.map_err(|message| Mistake::at(text, written.span().start, &message))
+            })
+            .transpose()?;
         let memory_bytes = size(self.memory.as_ref(), text)?;
         if let Some(written) = &self.memory
             && memory_bytes.is_some_and(|bytes| bytes < MEMORY_BYTES_AT_LEAST)
@@ -138,6 +184,7 @@ impl RawDatabase {
             kind: self.kind,
             memory_bytes,
             directory: self.directory.map(Spanned::into_inner),
+            copy_of,
             settings,
         })
     }

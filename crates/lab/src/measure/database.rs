@@ -51,6 +51,14 @@ pub trait Installation: fmt::Debug + Send + Sync {
     /// What its programs say.
     fn initialise(&self, data: &Path, settings: &Settings) -> Result<()>;
 
+    /// What its clusters are copies of; none where they are made anew. The original is asked.
+    ///
+    /// # Errors
+    /// Where it does not answer, or cannot be copied.
+    fn original(&self) -> Result<Option<Original>> {
+        Ok(None)
+    }
+
     /// Which settings those are.
     fn lasting(&self) -> &'static [&'static str] {
         &[]
@@ -74,6 +82,15 @@ pub trait Installation: fmt::Debug + Send + Sync {
     fn is_embedded(&self) -> bool {
         false
     }
+}
+
+/// A database that is already there, and whose copies are measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Original {
+    /// Of all that its server has.
+    pub size_bytes: u64,
+    /// Its name, its size, its directory and what that lies on, in a line.
+    pub described: String,
 }
 
 /// What a server is started for.
@@ -300,10 +317,25 @@ pub trait Session: Send {
 /// Where it is not there, with the package that has it; or no user to run it as.
 pub fn find(kind: DatabaseKind, directory: Option<&Path>) -> Result<Box<dyn Installation>> {
     Ok(match kind {
-        DatabaseKind::Postgresql => Box::new(postgresql::Installation::find(directory)?),
+        DatabaseKind::Postgresql => Box::new(postgresql::Installation::find(directory, None)?),
         DatabaseKind::Mariadb => Box::new(mariadb::Installation::find(directory)?),
         DatabaseKind::Sqlite => Box::new(sqlite::Installation),
     })
+}
+
+/// The database that an experiment asks for, with what it is to be a copy of.
+///
+/// # Errors
+/// As [`find`].
+pub fn installation(asked: &Database) -> Result<Box<dyn Installation>> {
+    let directory = asked.directory.as_deref();
+    match &asked.copy_of {
+        None => find(asked.kind, directory),
+        Some(original) => Ok(Box::new(postgresql::Installation::find(
+            directory,
+            Some(original),
+        )?)),
+    }
 }
 
 /// The bytes of its own cache, where this database reads past the page cache.

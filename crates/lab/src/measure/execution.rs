@@ -73,10 +73,7 @@ impl Bench {
             .iter()
             .any(|workload| workload.kind.needs_database());
         let installation = needs_database
-            .then(|| {
-                let asked = &experiment.database;
-                database::find(asked.kind, asked.directory.as_deref())
-            })
+            .then(|| database::installation(&experiment.database))
             .transpose()?;
         Ok(Self {
             experiment: experiment.clone(),

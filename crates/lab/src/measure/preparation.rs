@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::contender::{self, Contender};
 use super::control_group::{lacks_limits, version};
-use super::database::{self, direct_cache_bytes, memory_bytes_at_least};
+use super::database::{self, Original, direct_cache_bytes, memory_bytes_at_least};
 use super::device;
 use super::plan::on;
 use super::program::lacking;
@@ -200,13 +200,16 @@ fn check_each_workload(experiment: &Experiment) -> Result<()> {
 /// The database is there, can be run by its user, and takes all settings.
 fn check_installation(experiment: &Experiment) -> Result<()> {
     let asked = &experiment.database;
-    let installation = database::find(asked.kind, asked.directory.as_deref())?;
+    let installation = database::installation(asked)?;
     for program in ["setpriv", "cp"] {
         if let Some(line) = lacking(program) {
             bail!("{line}");
         }
     }
     installation.version()?;
+    if let Some(original) = installation.original()? {
+        check_copies(experiment, &original)?;
+    }
     for (whose, database) in databases(experiment) {
         if let Some(reason) = installation.refuses(&database.settings)? {
             bail!(
@@ -220,6 +223,31 @@ fn check_installation(experiment: &Experiment) -> Result<()> {
     }
     Ok(())
 }
+
+/// A copy holds what the original does: loads with tables of their own have no place in it, and the
+/// devices and the memory are judged by its size.
+fn check_copies(experiment: &Experiment, original: &Original) -> Result<()> {
+    for workload in (experiment.workloads.iter()).filter(|load| load.kind.needs_database()) {
+        ensure!(
+            workload.kind == Kind::Script,
+            "`{}` makes tables of its own; a copy of a database (`copy_of`) is measured by loads of kind `script`",
+            workload.title()
+        );
+        let (said, there) = (as_float(workload.size_bytes), as_float(original.size_bytes));
+        ensure!(
+            (there..=there * SAID_TIMES_MOST).contains(&said),
+            "`{}`: the database of `copy_of` has {}, and `size` says {}: write `size = \"{} MiB\"`",
+            workload.title(),
+            show_size(there),
+            show_size(said),
+            (original.size_bytes >> 20) + (original.size_bytes >> 24) + 1
+        );
+    }
+    Ok(())
+}
+
+/// What is called larger than this is called storage-bound although it is not.
+const SAID_TIMES_MOST: f64 = 1.5;
 
 /// What of a workload depends on the database.
 fn check_in_database(asked: &Database, workload: &Workload) -> Result<()> {

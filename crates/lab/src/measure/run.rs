@@ -30,7 +30,7 @@ use crate::experiment::{DeviceKind, Experiment, Workload};
 use crate::quantity::show_number;
 use crate::record::history::fingerprint;
 use crate::record::{
-    Environment, Event, History, Outcome, PRECONDITIONED, Plan, PlannedRun, Run, SCRIPTS,
+    COPIED, Environment, Event, History, Outcome, PRECONDITIONED, Plan, PlannedRun, Run, SCRIPTS,
     json_text, read_json, write_json, write_whole,
 };
 
@@ -99,10 +99,8 @@ pub fn run(
         ));
     }
     if !left.is_empty() {
-        let asked = &experiment.database;
-        let version = database::find(asked.kind, asked.directory.as_deref())
-            .and_then(|installation| installation.version())
-            .ok();
+        let installation = database::installation(&experiment.database).ok();
+        let version = (installation.as_ref()).and_then(|found| found.version().ok());
         let before = environment_before(folder, &plan)?;
         if let Some(before) = &before {
             let now = environment::look(&[], version.as_deref());
@@ -117,6 +115,10 @@ pub fn run(
         let mut environment = environment::look(&devices.leaves, version.as_deref());
         if let Some(before) = &before {
             sameness::check(folder, before, &environment, experiment)?;
+        }
+        if let Some(original) = (installation.as_ref()).and_then(|found| found.original().ok()?) {
+            let name = COPIED.to_owned();
+            environment.facts.insert(name, original.described);
         }
         prepare(experiment, &devices, &mut environment, listener)?;
         write_json(&folder.join("environment.json"), &environment)?;

@@ -4,6 +4,7 @@
 //! ready binaries of a newer version serve, too. The socket and the log lie outside of the cluster,
 //! in the run's own directory.
 
+mod copy;
 mod decimal;
 mod session;
 mod statistics;
@@ -23,8 +24,8 @@ use spindle_testbed::interrupt;
 use self::session::PostgresqlSession;
 use self::statistics::PostgresqlStatistics;
 use super::account::Account;
-use super::{Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
-use crate::experiment::DatabaseKind;
+use super::{Original, Purpose, ServerPlan, Session, Settings, Statistics, own_cache_bytes};
+use crate::experiment::{CopyOf, DatabaseKind};
 use crate::measure::journal::{Made, Undo};
 use crate::measure::program::{Service, run, run_within};
 
@@ -41,10 +42,12 @@ const BLOCK_BYTES: u64 = 8192;
 pub(super) struct Installation {
     programs: PathBuf,
     account: Account,
+    /// Whose copies its clusters are; none where they are made anew.
+    copy_of: Option<CopyOf>,
 }
 
 impl Installation {
-    pub fn find(directory: Option<&Path>) -> Result<Self> {
+    pub fn find(directory: Option<&Path>, copy_of: Option<&CopyOf>) -> Result<Self> {
         let programs = match directory {
             Some(given) => [given.join("bin"), given.to_owned()]
                 .into_iter()
@@ -58,8 +61,25 @@ impl Installation {
             None => spindle_testbed::postgres::programs()
                 .context("PostgreSQL is not installed; on Debian: apt-get install postgresql-15")?,
         };
-        let account = Account::find(USER)?;
-        Ok(Self { programs, account })
+        Ok(Self {
+            programs,
+            account: Account::find(USER)?,
+            copy_of: copy_of.cloned(),
+        })
+    }
+
+    /// The number of its version before the point.
+    fn major(&self) -> Result<String> {
+        let told = run(self.program("postgres").arg("--version"))?;
+        let digits = |text: &str| {
+            text.chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>()
+        };
+        let mut words = told.split_whitespace().map(digits);
+        words
+            .find(|number| !number.is_empty())
+            .with_context(|| format!("`{}` tells no version", told.trim()))
     }
 
     /// One of its programs, as the server's user.
@@ -88,9 +108,18 @@ impl super::Installation for Installation {
         Ok(version("postgres")?.trim().to_owned())
     }
 
+    fn original(&self) -> Result<Option<Original>> {
+        (self.copy_of.as_ref())
+            .map(|original| copy::look(self, original))
+            .transpose()
+    }
+
     fn initialise(&self, data: &Path, _settings: &Settings) -> Result<()> {
         fs::create_dir(data).with_context(|| format!("cannot make {}", data.display()))?;
         self.account.give(data)?;
+        if let Some(original) = &self.copy_of {
+            return copy::take(self, original, data);
+        }
         let mut command = self.program("initdb");
         command.arg("--pgdata").arg(data);
         command.args(["--username", USER, "--auth", "trust"]);
@@ -180,6 +209,9 @@ fn settings(plan: &ServerPlan<'_>) -> Settings {
 struct Server {
     service: Service,
     runtime: PathBuf,
+    /// Whom its clients are, and where they work.
+    user: String,
+    database: String,
     settings: Settings,
     _made: Made,
 }
@@ -196,15 +228,26 @@ impl Server {
             "unix_socket_directories={}",
             plan.runtime.display()
         ));
-        for (name, value) in &settings {
+        let of_a_copy = match &installation.copy_of {
+            Some(_) => copy::settings(plan.data),
+            None => Settings::new(),
+        };
+        // The last word counts: that of the experiment.
+        for (name, value) in of_a_copy.iter().chain(&settings) {
             command.arg("-c").arg(format!("{name}={value}"));
         }
         let id_file = plan.data.join("postmaster.pid");
         let made = plan.journal.intend(Undo::PostgreSql(id_file))?;
         let log = plan.runtime.join("postgresql.log");
         let service = Service::start("PostgreSQL", &mut plan.group.wrap(&command), &log)?;
+        let (user, database) = match &installation.copy_of {
+            Some(original) => (original.user.clone(), original.database.clone()),
+            None => (USER.to_owned(), "postgres".to_owned()),
+        };
         let mut server = Self {
             service,
+            user,
+            database,
             runtime: plan.runtime.to_owned(),
             settings,
             _made: made,
@@ -220,8 +263,8 @@ impl Server {
         Config::new()
             .host_path(&self.runtime)
             .port(PORT)
-            .user(USER)
-            .dbname("postgres")
+            .user(&self.user)
+            .dbname(&self.database)
             .application_name("spindle-lab")
             .connect(NoTls)
             .context("cannot connect to PostgreSQL")
