@@ -10,6 +10,7 @@ pub mod postgresql;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -303,10 +304,33 @@ pub fn bytes(seed: u64, length_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends a signal to a process that the story started.
+/// Sends a signal to a process that the story started. One that is to stop has stopped then, but for
+/// threads that wait in the kernel.
 pub fn signal(process_id: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(process_id).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
+    if signal == rustix::process::Signal::STOP {
+        // One of its threads has to be scheduled first, and tells the others.
+        let until = Instant::now() + STOPS_WITHIN;
+        while Instant::now() < until && has_running_threads(process_id) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A thread that waits for a disk or a mount stops when that answers.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+
+fn has_running_threads(process_id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process_id}/task")).into_iter();
+    threads.flatten().flatten().any(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name in parentheses, which may hold anything.
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| !"TtZX".contains(state))
+    })
 }
 
 /// The processes that this one started and that nobody has waited for; none where it has ended.
