@@ -282,7 +282,8 @@ pub enum Doubt {
     OtherPaceBeside {
         /// Such as `backup`.
         companion: String,
-        /// Seconds that it took once, the middle of all; none where it was never done.
+        /// Seconds for each time that it was done, with those of what was broken off; none where it
+        /// was never done.
         own_s: Option<f64>,
         /// The same of what it is compared with.
         other_s: Option<f64>,

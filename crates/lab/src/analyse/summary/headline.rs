@@ -184,14 +184,20 @@ fn over_the_limit(workload: &WorkloadSummary) -> impl Iterator<Item = String> {
         .map(|told| format!("{}: {}", workload.title, told.what))
 }
 
-/// One sentence a contender for all points of a map. `family` has its loads in their order.
-fn of_a_map(family: &[WorkloadSummary]) -> Vec<String> {
+/// Who has a verdict under one of the loads, as they were named.
+fn judged(family: &[WorkloadSummary]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for contender in family.iter().flat_map(|load| &load.contenders) {
         if contender.verdict.is_some() && !names.contains(&contender.name.as_str()) {
             names.push(&contender.name);
         }
     }
+    names
+}
+
+/// One sentence a contender for all points of a map. `family` has its loads in their order.
+fn of_a_map(family: &[WorkloadSummary]) -> Vec<String> {
+    let names = judged(family);
     let under_each = |name: &str| -> Vec<&ContenderSummary> {
         (family.iter())
             .filter_map(|load| load.contenders.iter().find(|one| one.name == name))
@@ -241,12 +247,7 @@ pub fn map_title(first: &str) -> String {
 /// sentence for each would bury the rest. `family` has the curve's loads in their order.
 fn of_a_curve(curve: &Curve, family: &[WorkloadSummary]) -> Vec<String> {
     let mut sentences: Vec<String> = family.iter().flat_map(over_the_limit).collect();
-    let mut names: Vec<&str> = Vec::new();
-    for contender in family.iter().flat_map(|load| &load.contenders) {
-        if contender.verdict.is_some() && !names.contains(&contender.name.as_str()) {
-            names.push(&contender.name);
-        }
-    }
+    let names = judged(family);
     for is_open in [false, true] {
         let loads: Vec<&WorkloadSummary> = family
             .iter()

@@ -1,10 +1,9 @@
 //! The section of a `[[workload]]` with several numbers of users: the curve first, then each of its
 //! loads, folded away until a reader wants it.
 
-use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::sections::{figure, figures, legend};
+use super::sections::{figure, folded, legend};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderCurve, Curve, Summary};
 use crate::quantity::{show_microseconds, show_number};
@@ -64,15 +63,7 @@ pub(super) fn section(
             &format!("{legend}{open}"),
         ));
     }
-    for index in loads {
-        let _ = write!(
-            text,
-            "<details class=\"point\" id=\"load-{}\"><summary>{}</summary>{}</details>",
-            index + 1,
-            escaped(&summary.workloads[index].title),
-            figures(folder, summary, index)
-        );
-    }
+    text.push_str(&folded(folder, summary, loads));
     text.push_str("</section>");
     text
 }

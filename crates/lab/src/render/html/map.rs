@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::sections::{figure, figures};
+use super::sections::{figure, folded};
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::{ContenderSummary, Summary, WorkloadSummary, map_title};
 use crate::experiment::{BlockPoint, show_request};
@@ -46,15 +46,7 @@ pub(super) fn section(folder: &Folder, summary: &Summary, loads: Range<usize>) -
             ));
         }
     }
-    for index in loads {
-        let _ = write!(
-            text,
-            "<details class=\"point\" id=\"load-{}\"><summary>{}</summary>{}</details>",
-            index + 1,
-            escaped(&summary.workloads[index].title),
-            figures(folder, summary, index)
-        );
-    }
+    text.push_str(&folded(folder, summary, loads));
     text.push_str("</section>");
     text
 }

@@ -1,6 +1,7 @@
 //! The parts of the page below the verdict.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::extract::{extract, reconciliation};
 use super::{beside, tails};
@@ -21,6 +22,21 @@ pub(super) fn workload(folder: &Folder, summary: &Summary, index: usize) -> Stri
         escaped(&workload.title),
         figures(folder, summary, index)
     )
+}
+
+/// Loads of one `[[workload]]`, each folded away until a reader wants it.
+pub(super) fn folded(folder: &Folder, summary: &Summary, loads: Range<usize>) -> String {
+    let mut text = String::new();
+    for index in loads {
+        let _ = write!(
+            text,
+            "<details class=\"point\" id=\"load-{}\"><summary>{}</summary>{}</details>",
+            index + 1,
+            escaped(&summary.workloads[index].title),
+            figures(folder, summary, index)
+        );
+    }
+    text
 }
 
 /// The figures and charts of a load, without its heading.
