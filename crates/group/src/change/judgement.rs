@@ -394,7 +394,8 @@ impl Group {
             .chain([self.membership.redundancy().copies()])
             .max()
             .unwrap_or(1);
-        let named = self.names_of(judged);
+        let shrinking = judged.shrinking().map(|(number, _)| number);
+        let named = self.disk_names(judged.leaving().chain(shrinking));
         let able: Vec<u64> = (rooms.values())
             .filter(|room| room.receives)
             .map(|room| room.blocks)
@@ -432,15 +433,6 @@ impl Group {
             ));
         }
         Ok(())
-    }
-
-    fn names_of(&self, judged: &Judged) -> String {
-        let names: Vec<String> = (judged
-            .leaving()
-            .chain(judged.shrinking().map(|(number, _)| number)))
-        .filter_map(|number| Some(self.disks.get(number)?.name().to_string()))
-        .collect();
-        names.join(", ")
     }
 
     /// Blocks of room that are missing where these files have other redundancies.

@@ -139,7 +139,8 @@ impl Group {
         }
         Ok(())
     }
-    fn disk_names(&self, disks: impl IntoIterator<Item = DiskNumber>) -> String {
+    /// The names of those that the group has, in a list.
+    pub(crate) fn disk_names(&self, disks: impl IntoIterator<Item = DiskNumber>) -> String {
         let names: Vec<String> = (disks.into_iter())
             .filter_map(|disk| Some(self.disks.get(disk)?.name().to_string()))
             .collect();
