@@ -8,7 +8,7 @@
 use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::Group;
 
-use super::{Story, scene};
+use super::{Story, is_of_names, scene};
 use crate::faults::FailedFlushes;
 
 /// What the group can do about it.
@@ -38,7 +38,7 @@ impl Story {
     pub fn fail_flushes(&self, group: &Group, of: u64) {
         let mut random = self.random(of);
         match Flushing::of(self.seed / 16) {
-            Flushing::Alone => self.fail_flushes_alone(group, &mut random),
+            Flushing::Alone => self.fail_flushes_alone(group, of),
             Flushing::BesideOutage => self.fail_flushes_beside_outage(group, &mut random),
             Flushing::WithoutRedundancy => {
                 let slots: Vec<DiskSlot> = self.all_slots().collect();
@@ -52,7 +52,8 @@ impl Story {
     }
 
     /// One disk after the other, each back before the next.
-    fn fail_flushes_alone(&self, group: &Group, random: &mut SeededRandom) {
+    pub(super) fn fail_flushes_alone(&self, group: &Group, of: u64) {
+        let mut random = self.random(of);
         for _ in 0..1 + random.below(3) {
             for _ in 0..random.below(60) {
                 spindle_sync::point();
@@ -66,7 +67,8 @@ impl Story {
                 slot,
                 count: 1 + u32::from(random.chance(1, 4)),
                 with_durable_writes: random.chance(1, 2),
-                drops: random.chance(3, 4),
+                // Whoever reads what a disk dropped, before it has told of it, cannot know.
+                drops: random.chance(3, 4) && !is_of_names(self.seed),
                 is_second_failure: false,
             });
             let goes_on = self.wait_until_noticed(group, slot);

@@ -15,6 +15,8 @@
 //! took none, all or some sectors. What it does not show: a request that reaches a disk when the next
 //! process is there already.
 //!
+//! In some runs there are files that several threads use at once, beside disks that go, fail or join.
+//!
 //! In half of the runs the log of the keeper's journal is so small that it fills up; then the threads
 //! do as the mount does, and have what fell out committed before anybody is answered.
 
@@ -22,6 +24,7 @@ mod doings;
 mod filling;
 mod judging;
 mod kept;
+mod meeting;
 mod owner;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +54,8 @@ enum Plot {
     Everything,
     /// The catalog is full or nearly so, and the disks have no room for more of it.
     Full,
+    /// Files are used by several threads at once, and something happens to the disks.
+    Meeting,
 }
 
 impl Plot {
@@ -58,6 +63,7 @@ impl Plot {
     const fn of(seed: u64) -> Self {
         match seed % 64 {
             19 => Self::Full,
+            7 | 23 | 39 | 55 => Self::Meeting,
             _ => Self::Everything,
         }
     }
@@ -65,7 +71,7 @@ impl Plot {
     /// The size of every disk.
     const fn disk_bytes(self) -> u64 {
         match self {
-            Self::Everything => scene::DISK_BYTES,
+            Self::Everything | Self::Meeting => scene::DISK_BYTES,
             Self::Full => 20 << 20,
         }
     }
@@ -185,8 +191,10 @@ impl Process {
         let fs = FileSystem::open(group).expect("it was made just now");
         let made = fs.make_directory(FileId::ROOT, SHARED.as_ref(), 0o755, USER, self.time());
         self.shared = made.expect("there is room").id;
-        if Plot::of(self.story.seed) == Plot::Full {
-            self.fill(&fs);
+        match Plot::of(self.story.seed) {
+            Plot::Everything => {}
+            Plot::Full => self.fill(&fs),
+            Plot::Meeting => self.story.files = self.make_met(&fs),
         }
         fs.close().expect("nothing has failed yet");
         self.number += 1;
@@ -260,6 +268,7 @@ impl Process {
             self.send_again(&fs, owner);
             self.judge_data(&fs, owner);
         }
+        self.judge_met(&fs);
         if !self.story.goes_on() {
             return None;
         }
@@ -310,7 +319,9 @@ impl Process {
         for owner in 0..owners_count {
             bounded.push(start(Box::new(move |process, fs| process.own(fs, owner))));
         }
-        if random.chance(1, 4) {
+        if Plot::of(process.story.seed) == Plot::Meeting {
+            bounded.extend(process.cast_of_meeting(random).into_iter().map(start));
+        } else if random.chance(1, 4) {
             bounded.push(start(Box::new(move |process, fs| {
                 process.story.lose_and_return_disks(fs.group(), number + 6);
             })));
@@ -392,7 +403,8 @@ impl Process {
                 )
             }
         };
-        let next = Story::new(seed, disks, history, Arc::clone(&story.clock));
+        let mut next = Story::new(seed, disks, history, Arc::clone(&story.clock));
+        next.files.clone_from(&story.files);
         let version = story.next_version.load(Ordering::Relaxed);
         next.next_version.store(version, Ordering::Relaxed);
         let clock_s = match random.below(4) {

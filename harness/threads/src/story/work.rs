@@ -7,7 +7,7 @@ use spindle_device::{DiskSlot, SeededRandom};
 use spindle_group::{File, Group, Power};
 
 use super::changing::Changing;
-use super::{Plot, ROUNDS_MOST, Story, Subject, scene};
+use super::{Plot, ROUNDS_MOST, Story, Subject, is_of_names, scene};
 use crate::history::{BLOCK_BYTES, CUT_END_BLOCK, fill};
 
 /// The blocks of each file that are used.
@@ -221,7 +221,8 @@ impl Story {
         let begun = self.history.tick();
         let answer = self.in_time("a sync of the group", || group.sync());
         self.history.notice_drops(begun);
-        for subject in &self.files {
+        // Of files with memory before them the group cannot speak.
+        for subject in self.files.iter().filter(|_| !is_of_names(self.seed)) {
             self.history.end_sync(subject.id, begun, answer.is_ok());
         }
         // What only one copy had may be lost with its disk's power, and is told here.

@@ -21,9 +21,16 @@ impl Process {
             self.make_room(fs);
             match random.below(13) {
                 0..=6 => self.change_names(fs, owner, &mut random),
-                7..=8 => self.write(fs, owner, &mut random),
-                9 => self.sync_file(fs, owner, &mut random),
-                10 => self.resize(fs, owner, &mut random),
+                which @ 7..=10 => {
+                    let Some(id) = self.draw_file(owner, &mut random) else {
+                        continue;
+                    };
+                    match which {
+                        7..=8 => self.write(fs, id, &mut random),
+                        9 => self.sync_file(fs, id, &mut random),
+                        _ => self.resize(fs, id, &mut random),
+                    }
+                }
                 _ => self.sync_all(fs),
             }
         }
@@ -118,10 +125,7 @@ impl Process {
         (!files.is_empty()).then(|| files[random.index(files.len())])
     }
 
-    fn write(&self, fs: &FileSystem, owner: usize, random: &mut SeededRandom) {
-        let Some(id) = self.draw_file(owner, random) else {
-            return;
-        };
+    pub(super) fn write(&self, fs: &FileSystem, id: FileId, random: &mut SeededRandom) {
         let Some(handle) = self.answered("an open", fs.open_file(id)) else {
             return;
         };
@@ -148,10 +152,7 @@ impl Process {
     }
 
     /// Cuts a file off, lets it grow by zeros, or gives it space behind its end.
-    fn resize(&self, fs: &FileSystem, owner: usize, random: &mut SeededRandom) {
-        let Some(id) = self.draw_file(owner, random) else {
-            return;
-        };
+    pub(super) fn resize(&self, fs: &FileSystem, id: FileId, random: &mut SeededRandom) {
         let first = random.below(FILE_BLOCKS);
         let at = first * BLOCK_BYTES as u64;
         if random.chance(1, 4) {
@@ -175,10 +176,7 @@ impl Process {
         self.history().end_write(id, place, ok);
     }
 
-    fn sync_file(&self, fs: &FileSystem, owner: usize, random: &mut SeededRandom) {
-        let Some(id) = self.draw_file(owner, random) else {
-            return;
-        };
+    pub(super) fn sync_file(&self, fs: &FileSystem, id: FileId, random: &mut SeededRandom) {
         let Some(handle) = self.answered("an open", fs.open_file(id)) else {
             return;
         };
@@ -189,7 +187,7 @@ impl Process {
     }
 
     /// As fsync of a directory does it.
-    fn sync_all(&self, fs: &FileSystem) {
+    pub(super) fn sync_all(&self, fs: &FileSystem) {
         let begun = self.history().tick();
         let (standing, files): (Vec<usize>, Vec<FileId>) = {
             let owners = locked(&self.owners);
@@ -199,7 +197,8 @@ impl Process {
                 Entry::File(id) => *id,
                 Entry::Directory => None,
             });
-            (standing.collect(), files.collect())
+            let met = self.story.files.iter().map(|met| met.id);
+            (standing.collect(), files.chain(met).collect())
         };
         if self.answered("a sync of all", fs.sync()).is_none() {
             return;

@@ -108,22 +108,30 @@ impl Process {
     }
 
     pub(super) fn judge_data(&self, fs: &FileSystem, owner: &Owner) {
-        let was_cut = !self.was_killed;
         for entry in owner.names().values() {
-            let Entry::File(Some(id)) = entry else {
-                continue;
-            };
-            let Some(handle) = self.answered("an open", fs.open_file(*id)) else {
-                continue;
-            };
-            let length = usize::try_from(FILE_BLOCKS).expect("few") * BLOCK_BYTES;
-            let mut bytes = vec![0; length];
-            let read = self.answered("a read", fs.read(&handle, 0, &mut bytes));
-            if let Some(read) = read {
-                // What is beyond the end is not said.
-                bytes[read..].fill(0);
-                self.history().judge_end(*id, 0, &bytes, was_cut);
+            if let Entry::File(Some(id)) = entry {
+                self.judge_file(fs, *id);
             }
+        }
+    }
+
+    /// The files that threads met on hold what they were told.
+    pub(super) fn judge_met(&self, fs: &FileSystem) {
+        for met in &self.story.files {
+            self.judge_file(fs, met.id);
+        }
+    }
+
+    fn judge_file(&self, fs: &FileSystem, id: FileId) {
+        let Some(handle) = self.answered("an open", fs.open_file(id)) else {
+            return;
+        };
+        let length = usize::try_from(FILE_BLOCKS).expect("few") * BLOCK_BYTES;
+        let mut bytes = vec![0; length];
+        if let Some(read) = self.answered("a read", fs.read(&handle, 0, &mut bytes)) {
+            // What is beyond the end is not said.
+            bytes[read..].fill(0);
+            self.history().judge_end(id, 0, &bytes, !self.was_killed);
         }
     }
 
@@ -132,15 +140,13 @@ impl Process {
         self.answered("the last sync", fs.sync());
         let owners = locked(&self.owners);
         let files = owners.iter().flat_map(|owner| owner.names().values());
-        self.story.files = files
-            .filter_map(|entry| match entry {
-                Entry::File(Some(id)) => Some(Subject {
-                    id: *id,
-                    is_mirrored: true,
-                }),
-                _ => None,
-            })
-            .collect();
+        (self.story.files).extend(files.filter_map(|entry| match entry {
+            Entry::File(Some(id)) => Some(Subject {
+                id: *id,
+                is_mirrored: true,
+            }),
+            _ => None,
+        }));
         if self.story.bring_to_rest(fs.group()) {
             self.story.judge_copies(fs.group());
         }
