@@ -5,6 +5,7 @@ mod place;
 
 use std::io::Write;
 
+use place::postgresql::Server;
 use place::{Place, bytes, can_mount};
 
 #[test]
@@ -69,6 +70,75 @@ fn a_full_mount_answers_enospc_and_space_comes_back_with_a_removal() {
     let again = std::fs::File::open(place.mount_point().join("again")).unwrap();
     again.sync_all().unwrap();
     drop(again);
+    place.umount();
+    assert_eq!(
+        place.ask(["group", "check", "data"])["contradictions"],
+        serde_json::json!([])
+    );
+}
+
+/// A server that learns of a full group only when it flushes panics, starts anew and panics again.
+#[test]
+fn postgresql_in_a_full_group_refuses_rows_and_goes_on() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let side = |name: &str, disks: [&str; 2]| {
+        let disks = disks.map(|disk| format!("{}:128M", place.disk(disk)));
+        format!("{name}={}", disks.join(","))
+    };
+    let (left, right) = (side("left", ["a", "b"]), side("right", ["c", "d"]));
+    place.tell([
+        "group",
+        "create",
+        "data",
+        "--profile",
+        "postgresql",
+        "--failgroup",
+        &left,
+        "--failgroup",
+        &right,
+    ]);
+    place.mount();
+    let Some(mut server) = Server::make(&place, &["--wal-segsize=1"]) else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    server.start();
+    server.ask("CREATE TABLE kept (number int)");
+    server.ask("CREATE TABLE filling (number int, filler text)");
+    // A checkpoint after each, so that segments of the log are used again: a server that finds no
+    // room for its log stops, on whatever it lies.
+    let mut rows_count = 0;
+    let refusal = (0..200).find_map(|number| {
+        server.ask(&format!("INSERT INTO kept VALUES ({number})"));
+        let rows =
+            "INSERT INTO filling SELECT n, repeat('x', 1900) FROM generate_series(1, 2000) n";
+        let answer = server.try_ask(rows);
+        rows_count += if answer.code == 0 { 2000 } else { 0 };
+        server.ask("CHECKPOINT");
+        (answer.code != 0).then_some((number, answer.stderr))
+    });
+    let (last, refusal) = refusal.expect("256 MiB do not hold 800");
+    assert!(
+        refusal.contains("could not extend file") && refusal.contains("No space left on device"),
+        "{refusal}"
+    );
+    let rows = server.ask("SELECT count(*) FROM filling");
+    assert_eq!(rows, rows_count.to_string());
+    // It stops and starts without a word of a full group.
+    server.ask("CHECKPOINT");
+    server.stop();
+    server.start();
+    let rows = server.ask("SELECT count(*) FROM filling");
+    assert_eq!(rows, rows_count.to_string());
+    server.ask("DROP TABLE filling");
+    server.ask("CHECKPOINT");
+    server.ask("CREATE TABLE again AS SELECT n, repeat('y', 1900) FROM generate_series(1, 2000) n");
+    let kept = server.ask("SELECT count(*), max(number) FROM kept");
+    assert_eq!(kept, format!("{}|{last}", last + 1));
+    server.stop();
     place.umount();
     assert_eq!(
         place.ask(["group", "check", "data"])["contradictions"],
