@@ -22,6 +22,7 @@ const AFTER_DEATH: Duration = Duration::from_millis(500);
 
 const OFFLINE_AT_MOST: Duration = Duration::from_secs(20);
 const RETURN_AT_MOST: Duration = Duration::from_secs(60);
+const SETTLING_AT_MOST: Duration = Duration::from_secs(10);
 
 /// Something that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,7 +255,12 @@ impl Stage {
             }
         }
         self.wait_for_copying(|_| true)?;
-        let members = self.members()?;
+        // A disk that left is listed until the next line of the daemon has forgotten it.
+        let members = self.wait_for("every disk to be in or out", SETTLING_AT_MOST, |stage| {
+            let members = stage.members()?;
+            let are_in = members.iter().all(|member| member.is_normal);
+            Ok(are_in.then_some(members))
+        })?;
         for device in std::mem::take(&mut self.given_up) {
             ensure!(
                 members
@@ -263,10 +269,6 @@ impl Stage {
                 "{device} was given up and is a member again: {members:?}"
             );
             self.shelf.wipe(&device)?;
-        }
-        let is_away = |member: &&Member| !member.is_normal;
-        if let Some(member) = members.iter().find(is_away) {
-            anyhow::bail!("all is copied, and {member:?} is neither in nor out");
         }
         self.check_clients()?;
         let clients = self.clients.as_ref().context("clients run")?;
