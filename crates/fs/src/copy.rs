@@ -70,10 +70,8 @@ impl FileSystem {
         now: Time,
     ) -> FsResult<u64> {
         // In a file that shrank meanwhile there is no data here, and no hole either.
-        let data = match self.seek(from, at, false)? {
-            Some(data) => data.min(end),
-            None => end.min(from.node.state.lock().inode.size_bytes),
-        };
+        let (data, size_bytes) = self.seek_and_size(from, at, false)?;
+        let data = data.unwrap_or(size_bytes).min(end);
         if data > at {
             self.copy_hole(&to.node, to_offset, data - at, now)?;
             return Ok(data - at);

@@ -194,20 +194,28 @@ impl FileSystem {
     /// # Errors
     /// That it is no regular file.
     pub fn seek(&self, handle: &Handle, offset_bytes: u64, hole: bool) -> FsResult<Option<u64>> {
+        Ok(self.seek_and_size(handle, offset_bytes, hole)?.0)
+    }
+
+    /// As [`FileSystem::seek`], with the size that the file had in the same moment, bytes.
+    pub(crate) fn seek_and_size(
+        &self,
+        handle: &Handle,
+        offset_bytes: u64,
+        hole: bool,
+    ) -> FsResult<(Option<u64>, u64)> {
         let node = &handle.node;
         let file = node.file()?;
         let _content = node.content.read();
         let size_bytes = node.state.lock().inode.size_bytes;
         if offset_bytes >= size_bytes {
-            return Ok(None);
+            return Ok((None, size_bytes));
         }
-        let found = self.seek_both(node, file, offset_bytes, size_bytes, hole);
-        match found.filter(|found| *found < size_bytes) {
-            Some(found) => Ok(Some(found)),
-            // Every file ends in a hole.
-            None if hole => Ok(Some(size_bytes)),
-            None => Ok(None),
-        }
+        let found = self
+            .seek_both(node, file, offset_bytes, size_bytes, hole)
+            .filter(|found| *found < size_bytes);
+        // Every file ends in a hole.
+        Ok((found.or(hole.then_some(size_bytes)), size_bytes))
     }
 
     /// Reads what lies between blocks of memory.

@@ -594,3 +594,24 @@ fn a_file_that_comes_to_memory_again_may_have_had_its_attributes_forgotten_befor
     assert!(fs.was_forgotten_since(id, count));
     assert!(!fs.was_forgotten_since(id, fs.forgettings_count()));
 }
+
+#[test]
+fn what_is_lost_and_not_told_yet_is_copied_as_no_hole() {
+    let (disks, fs, handle) = kept();
+    behind(&fs, &handle, 0, &[1; 64 * BLOCK]);
+    let name = std::ffi::OsStr::new("copy");
+    let (_, copy) = fs.create_file(ROOT, name, 0o644, OWNER, NOW).unwrap();
+    fs.hurry_writes();
+    while fs.write_due() {}
+    assert_eq!(fs.unwritten_bytes(), 0);
+    disks.drop_at_flushes(DiskSlot(0), 1);
+    fs.make_durable().unwrap_err();
+    assert_eq!(fs.seek(&handle, 0, false).unwrap(), Some(0));
+    let length_bytes = 64 * BLOCK as u64;
+    fs.copy_range(&handle, 0, &copy, 0, length_bytes, NOW)
+        .unwrap_err();
+    fs.sync_file(&handle, false).unwrap_err();
+    // Who was told reads what is there.
+    let copied = fs.copy_range(&handle, 0, &copy, 0, length_bytes, NOW);
+    assert_eq!(copied.unwrap(), length_bytes);
+}

@@ -11,6 +11,7 @@ use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::plan::{self, Serving, TooFar};
 use spindle_extent::space::Run;
+use spindle_sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::core::dirty::{REGION_BLOCKS, Ranges};
@@ -181,6 +182,7 @@ impl Core {
                 moves_marks: false,
                 mirrored: file.is_mirrored(),
                 gaps: Ranges::new(),
+                set_back_count: 0,
             };
             let missed = self.missed_by_writes(file, &zeroed)?;
             // After that look: each extent has a copy that is none of those.
@@ -194,6 +196,7 @@ impl Core {
             self.check_alive(file)?;
             let (plan, now_marked) = {
                 let map = file.map.read();
+                intent.set_back_count = file.set_back_count.load(Ordering::Acquire);
                 let plan = plan_punch(&map, first, end)?;
                 let marked = plan.marked_blocks(&map);
                 (plan, marked)
@@ -286,11 +289,14 @@ impl Core {
     }
 
     /// The next offset >= `offset_bytes` with data (`hole` false) or in a hole (`hole` true),
-    /// looking no further than `end_bytes`; `None` where there is none before it.
+    /// looking no further than `end_bytes`; `None` where there is none before it. Until a loss is told
+    /// all of each extent counts as data: whoever takes it for a hole would not read it, and never hear
+    /// of the loss.
     pub fn seek(&self, file: &File, offset_bytes: u64, end_bytes: u64, hole: bool) -> Option<u64> {
         let first = offset_bytes / BLOCK_SIZE_BYTES;
         let mut end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
         let map = file.map.read();
+        let hides_a_loss = file.hides_a_loss.load(Ordering::Acquire);
         if !hole {
             // Behind the last extent there is no data, however far the caller looks.
             let last = map.end_index().checked_sub(1)?;
@@ -299,7 +305,10 @@ impl Core {
         let mut found: Option<u64> = None;
         // The walk ends by its error: `Found` or beyond what extents can reach.
         let walk = plan::segments::<Stop>(&map, first, end, |segment| {
-            let data = segment.initialised_blocks();
+            let data = match segment.extent {
+                Some(_) if hides_a_loss => segment.blocks,
+                _ => segment.initialised_blocks(),
+            };
             let at = match (hole, data > 0) {
                 (false, true) | (true, false) => segment.at_block,
                 (true, true) if data < segment.blocks => segment.at_block + data,

@@ -44,6 +44,8 @@ pub(crate) struct Intent {
     pub mirrored: bool,
     /// File blocks between marks and what is written, which are zeroed along with it.
     pub gaps: Ranges,
+    /// How often marks of the file had gone back then, for what was lost.
+    pub set_back_count: u32,
 }
 
 impl Intent {
@@ -333,6 +335,7 @@ impl Core {
             moves_marks: false,
             mirrored: file.is_mirrored(),
             gaps: Ranges::new(),
+            set_back_count: file.set_back_count.load(Ordering::Acquire),
         };
         let mut is_refused = false;
         plan::segments::<TooFar>(&map, first, end, |segment| {
@@ -385,13 +388,9 @@ impl Core {
         intent: &Intent,
         announced: &Announced<'_>,
     ) -> Result<Attempt, GroupError> {
-        let set_back_count = {
-            let map = file.map.read();
-            if file.hides_a_loss.load(Ordering::Acquire) {
-                Self::check_gaps(file, &map, first, end)?;
-            }
-            file.set_back_count.load(Ordering::Acquire)
-        };
+        if file.hides_a_loss.load(Ordering::Acquire) {
+            Self::check_gaps(file, &file.map.read(), first, end)?;
+        }
         // After that look: what lies before this write in an extent that is new is a hole.
         if intent.allocates {
             self.allocate_blocks(file, first, end)?;
@@ -401,8 +400,16 @@ impl Core {
                 return Ok(Attempt::Outdated);
             }
         }
-        let plan = plan::write(&file.map.read(), &self.disks, first, end)
-            .map_err(|TooFar| GroupError::too_far())?;
+        let plan = {
+            let map = file.map.read();
+            // Behind marks that have gone back since, zeros would go to blocks that this writer does not
+            // hold, and the parts of blocks that it read are from before.
+            if file.set_back_count.load(Ordering::Acquire) != intent.set_back_count {
+                return Ok(Attempt::Outdated);
+            }
+            plan::write(&map, &self.disks, first, end)
+        };
+        let plan = plan.map_err(|TooFar| GroupError::too_far())?;
         if let Some(index) = plan.without_copy {
             return Err(self.write_failed_everywhere(file, index));
         }
@@ -449,7 +456,7 @@ impl Core {
             self.owe_what_was_counted_late(file, &ranges, written.targets());
         }
         counted?;
-        self.move_marks(file, &plan, set_back_count, (first, end), &written)?;
+        self.move_marks(file, &plan, intent.set_back_count, (first, end), &written)?;
         Ok(Attempt::Written)
     }
 
@@ -613,6 +620,12 @@ impl Core {
             let is_lost = is_lost(&map);
             if !is_lost {
                 for (index, mark) in &plan.marks {
+                    let is_forward = |extent: Extent| extent.mark_blocks <= *mark;
+                    debug_assert!(
+                        map.extent(*index).is_none_or(is_forward),
+                        "a write moves the mark of extent {index} of file {} back",
+                        file.id
+                    );
                     map.set_mark(*index, *mark);
                 }
                 self.note_dirty_map(file, &map);

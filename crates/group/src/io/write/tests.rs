@@ -10,7 +10,8 @@ use spindle_sync::level::Unshown;
 
 use crate::Group;
 use crate::core::file::File;
-use crate::scene::{HIGH, NORMAL, Scene, assert_sound, create, pattern, read, resync};
+use crate::io::write::{Attempt, Payload};
+use crate::scene::{EXTERNAL, HIGH, NORMAL, Scene, assert_sound, create, pattern, read, resync};
 
 const LENGTH: usize = 4 << 20;
 
@@ -392,4 +393,45 @@ fn a_disk_that_serves_on_is_no_copy_of_what_it_did_not_take() {
         "an answered and synced write is on no disk"
     );
     written.unwrap_err();
+}
+
+/// Behind marks that went back lie blocks that it does not hold, and what it read of its own block to
+/// keep the rest of it is from before.
+#[test]
+fn a_write_that_was_prepared_by_marks_that_went_back_since_is_prepared_anew() {
+    let scene = Scene::mirrored(5);
+    let group = scene.open();
+    let file = create(&group, 10, EXTERNAL);
+    group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
+    let disk = group.map(&file)[0]
+        .copies
+        .iter()
+        .flatten()
+        .next()
+        .unwrap()
+        .0;
+    let slot = DiskSlot(disk.0);
+    let new = pattern(2, 4096);
+    let mut attempts = Vec::new();
+    let answer = group.write_range(&file, 200, 201, |core, intent, announced| {
+        if attempts.is_empty() {
+            // It has looked, and holds its range. What it relied on is lost, and is told.
+            let lose = || {
+                scene.disks.vanish(slot);
+                take_offline(&group, slot);
+                scene.disks.bring_back(slot);
+                group.return_disks(&[slot]).unwrap();
+                group.sync_file(&file, false).unwrap_err();
+            };
+            std::thread::scope(|scope| scope.spawn(lose).join().unwrap());
+        }
+        let payload = Payload::Data((&new[..]).into());
+        let attempt = core.write_blocks(&file, (200, 201), payload, intent, announced);
+        attempts.extend(attempt.as_ref().ok().copied());
+        attempt
+    });
+    answer.unwrap();
+    assert_eq!(attempts, [Attempt::Outdated, Attempt::Written]);
+    group.sync_file(&file, false).unwrap();
+    assert!(read(&group, &file, 200 * BLOCK_SIZE_BYTES, 4096) == new);
 }
