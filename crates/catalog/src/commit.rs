@@ -325,16 +325,29 @@ impl Catalog {
     /// [`CatalogError`] where the region cannot be written or read.
     pub fn measure(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock(Unshown);
-        self.make_usable(&mut committer)?;
-        let journaled = Arc::clone(self.overlay.read().journaled());
-        self.write_region(&mut committer, &[&journaled])?;
-        // What the transaction before gave up is free after one more.
-        self.make_usable(&mut committer)?;
-        self.write_region(&mut committer, &[&Layer::default()])?;
+        self.settle_and_free_of(&mut committer)?;
         self.make_usable(&mut committer)?;
         let store = committer.store.as_ref().expect("made usable before");
         self.room.measured(store.used_pages()?);
         Ok(())
+    }
+
+    /// Brings what the journal holds into the region, and gives back the pages that this replaced: the
+    /// next transaction may have as many.
+    ///
+    /// # Errors
+    /// [`CatalogError`] where the region cannot be written.
+    pub fn settle_and_free(&self) -> Result<(), CatalogError> {
+        self.settle_and_free_of(&mut self.committer.lock(Unshown))
+    }
+
+    fn settle_and_free_of(&self, committer: &mut Committer) -> Result<(), CatalogError> {
+        self.make_usable(committer)?;
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        self.write_region(committer, &[&journaled])?;
+        // What the transaction before gave up is free after one more.
+        self.make_usable(committer)?;
+        self.write_region(committer, &[&Layer::default()])
     }
 
     /// Brings what the journal of commits holds into the region, so that a scan sees it.

@@ -255,13 +255,13 @@ impl FileSystem {
         if !hole {
             let waiting = node.unwritten.first_from(at / BLOCK_SIZE_BYTES);
             let waiting = waiting.map(|block| (block * BLOCK_SIZE_BYTES).max(at));
-            let there = group.seek(file, at, size_bytes, false);
+            let there = group.seek_shown(file, at, size_bytes, false);
             return waiting.into_iter().chain(there).min();
         }
         loop {
             let end = node.unwritten.end_from(at / BLOCK_SIZE_BYTES) * BLOCK_SIZE_BYTES;
             let from = end.max(at);
-            let found = group.seek(file, from, size_bytes, true)?;
+            let found = group.seek_shown(file, from, size_bytes, true)?;
             if found == from || found >= size_bytes {
                 return Some(found);
             }

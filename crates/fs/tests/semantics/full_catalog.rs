@@ -288,3 +288,33 @@ fn orphans_that_an_opening_finds_leave_a_full_catalog_in_steps_that_it_can_take(
     fixture.crash();
     assert_opens(fixture);
 }
+
+/// Times of many files lag behind when the daemon is killed: their rows lie in more leaves of the
+/// catalog than one transaction has room for.
+#[test]
+fn times_that_a_killed_daemon_held_back_come_into_a_full_catalog_in_steps_that_it_can_take() {
+    let mut fixture = Fixture::sized("plain", Redundancy::Normal, 20 << 20);
+    fixture.keep();
+    leave_room_for_names(&fixture, 160);
+    let made = |number: usize| -> Result<FileId, FsError> {
+        let text = format!("file{number}");
+        let made = (fixture.fs()).create_file(ROOT, name(&text), 0o644, OWNER, fixture.now());
+        made.map(|(made, _)| made.id)
+    };
+    let files: Vec<FileId> = (0..).map_while(|number| made(number).ok()).collect();
+    assert!(files.len() > 5000, "{}", files.len());
+    fixture.fs().sync().unwrap();
+    fixture.kill();
+    let modified = AttributeChange {
+        modified: Some(fixture.now()),
+        ..AttributeChange::default()
+    };
+    for id in files.iter().step_by(16) {
+        fixture
+            .fs()
+            .set_attributes(*id, &modified, fixture.now())
+            .unwrap();
+    }
+    fixture.kill();
+    assert_opens(fixture);
+}

@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spindle_base::{AuSize, FileId};
-use spindle_catalog::{Catalog, Edit, RecoveredExtent, Sequence, Table, Touch, file_key};
+use spindle_catalog::{
+    Catalog, Edit, RecoveredExtent, Rows, Sequence, Table, Touch, Wish, file_key,
+};
 use spindle_extent::map::{Extent, Map};
 use spindle_extent::schedule::Schedule;
 use spindle_extent::space::{Run, Space};
@@ -31,6 +33,10 @@ use crate::quorum::Membership;
 use lacking::Lacking;
 use unflushed::Unflushed;
 pub(super) use unflushed::cannot_be_flushed;
+
+/// Sizes and times that come into a catalog with little room at once: fewer leaves than are kept free for
+/// what must not be refused.
+const TOUCHES_AT_ONCE: usize = 64;
 
 /// What is at hand of a group that is taken over, before it is open.
 #[derive(Debug, Clone, Copy)]
@@ -63,21 +69,52 @@ impl Kept {
         if recovered.is_empty() && unflushed.is_empty() {
             return Ok(false);
         }
-        for touch in &recovered.touches {
-            apply_touch(scene.catalog, touch)?;
-        }
         let lacking = apply_extents(scene, &recovered.extents, &mut unflushed)?;
         lacking.put(scene, &unflushed)?;
         unflushed.owe(scene, recovered)?;
+        let touches = &recovered.touches;
+        let has_room = has_room_for(scene.catalog, touches)?;
+        if has_room {
+            apply_touches(scene.catalog, touches)?;
+        }
         scene.catalog.commit(Sequence(u64::MAX))?;
         scene.catalog.settle()?;
         unflushed.check_counted(scene)?;
+        if !has_room {
+            // Behind the extents that they speak of: a power cut in between leaves shorter files, and no
+            // zeros at their ends. A kill in between leaves all of them to the next process.
+            for step in touches.chunks(TOUCHES_AT_ONCE) {
+                apply_touches(scene.catalog, step)?;
+                scene.catalog.commit(Sequence(u64::MAX))?;
+                scene.catalog.settle_and_free()?;
+            }
+        }
         Ok(true)
     }
 }
 
 fn damaged(what: String, file: FileId) -> GroupError {
     GroupError::new(GroupErrorKind::Corrupt, what).of_file(file)
+}
+
+/// Whether the catalog takes all of these in one transaction. Their rows lie all over it, and while they
+/// lagged behind nobody kept room for more than some of them.
+fn has_room_for(catalog: &Catalog, touches: &[Touch]) -> Result<bool, GroupError> {
+    let mut rows = Rows::default();
+    for touch in touches {
+        if let Some(row) = catalog.get(Table::Inode, &file_key(touch.id))? {
+            rows.count += 1;
+            rows.bytes += row.len() as u64;
+        }
+    }
+    Ok(catalog.room_bytes(rows, Wish::Less) > 0)
+}
+
+/// Brings sizes and times into the rows that hold them.
+fn apply_touches(catalog: &Catalog, touches: &[Touch]) -> Result<(), GroupError> {
+    touches
+        .iter()
+        .try_for_each(|touch| apply_touch(catalog, touch))
 }
 
 fn apply_touch(catalog: &Catalog, touch: &Touch) -> Result<(), GroupError> {

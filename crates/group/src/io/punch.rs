@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use smallvec::SmallVec;
 use spindle_base::{BLOCK_SIZE_BYTES, DiskNumber};
 use spindle_extent::map::{Extent, Map};
-use spindle_extent::plan::{self, Serving, TooFar};
+use spindle_extent::plan::{self, Segment, Serving, TooFar};
 use spindle_extent::space::Run;
 use spindle_sync::atomic::Ordering;
 
@@ -289,14 +289,46 @@ impl Core {
     }
 
     /// The next offset >= `offset_bytes` with data (`hole` false) or in a hole (`hole` true),
-    /// looking no further than `end_bytes`; `None` where there is none before it. Until a loss is told
-    /// all of each extent counts as data: whoever takes it for a hole would not read it, and never hear
-    /// of the loss.
+    /// looking no further than `end_bytes`; `None` where there is none before it.
     pub fn seek(&self, file: &File, offset_bytes: u64, end_bytes: u64, hole: bool) -> Option<u64> {
-        let first = offset_bytes / BLOCK_SIZE_BYTES;
-        let mut end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        Self::seek_in(&file.map.read(), offset_bytes, end_bytes, hole, |segment| {
+            segment.initialised_blocks()
+        })
+    }
+
+    /// As [`Core::seek`], for what is shown to somebody. Until a loss is told all of each extent counts
+    /// as data: whoever takes it for a hole would not read it, and never hear of the loss.
+    pub fn seek_shown(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        end_bytes: u64,
+        hole: bool,
+    ) -> Option<u64> {
         let map = file.map.read();
         let hides_a_loss = file.hides_a_loss.load(Ordering::Acquire);
+        Self::seek_in(
+            &map,
+            offset_bytes,
+            end_bytes,
+            hole,
+            |segment| match segment.extent {
+                Some(_) if hides_a_loss => segment.blocks,
+                _ => segment.initialised_blocks(),
+            },
+        )
+    }
+
+    /// `data_of` says how many blocks at the beginning of a segment are data.
+    fn seek_in(
+        map: &Map,
+        offset_bytes: u64,
+        end_bytes: u64,
+        hole: bool,
+        data_of: impl Fn(&Segment) -> u64,
+    ) -> Option<u64> {
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let mut end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
         if !hole {
             // Behind the last extent there is no data, however far the caller looks.
             let last = map.end_index().checked_sub(1)?;
@@ -304,11 +336,8 @@ impl Core {
         }
         let mut found: Option<u64> = None;
         // The walk ends by its error: `Found` or beyond what extents can reach.
-        let walk = plan::segments::<Stop>(&map, first, end, |segment| {
-            let data = match segment.extent {
-                Some(_) if hides_a_loss => segment.blocks,
-                _ => segment.initialised_blocks(),
-            };
+        let walk = plan::segments::<Stop>(map, first, end, |segment| {
+            let data = data_of(segment);
             let at = match (hole, data > 0) {
                 (false, true) | (true, false) => segment.at_block,
                 (true, true) if data < segment.blocks => segment.at_block + data,

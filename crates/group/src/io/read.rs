@@ -94,11 +94,14 @@ impl Core {
             let failures = self.membership.failed_flushes();
             let failures_count = failures.noted_count();
             let turns_count = self.membership.turns_count();
+            let set_back_count = file.set_back_count.load(Ordering::Acquire);
             let answer = self.read_planned(file, first, end, out);
             // A disk that went away while this was under way, and may be back, has lost what the
-            // plan relied on; and so, perhaps, has one that failed a flush.
+            // plan relied on; and so, perhaps, has one that failed a flush. Whose marks went back meanwhile
+            // has lost what the plan took for data.
             if self.membership.turns_count() == turns_count
                 && failures.noted_count() == failures_count
+                && file.set_back_count.load(Ordering::Acquire) == set_back_count
             {
                 return answer;
             }

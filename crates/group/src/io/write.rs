@@ -14,7 +14,7 @@ use spindle_format::ExtentCopy;
 
 use crate::core::Core;
 use crate::core::dirty::{Ranges, Writer};
-use crate::core::disks::{Target, Written};
+use crate::core::disks::{Fate, Target, Written};
 use crate::core::file::File;
 use crate::core::files::push_file_ranges;
 use crate::error::{GroupError, GroupErrorKind, Operation};
@@ -73,8 +73,8 @@ pub(crate) fn lie_within(ranges: &[(u64, u64)], outer: &[(u64, u64)]) -> bool {
 pub(crate) enum Attempt {
     /// Every online copy has it.
     Written,
-    /// The file became mirrored meanwhile, and the write was not announced: nothing was written, and
-    /// it begins again.
+    /// Marks went back since the look at the map, or the file became mirrored and the write was not
+    /// announced: nothing was written, and it begins again.
     Outdated,
 }
 
@@ -456,6 +456,7 @@ impl Core {
             self.owe_what_was_counted_late(file, &ranges, written.targets());
         }
         counted?;
+        self.note_outages_before(file, &written);
         self.move_marks(file, &plan, intent.set_back_count, (first, end), &written)?;
         Ok(Attempt::Written)
     }
@@ -591,6 +592,22 @@ impl Core {
         self.owe_error(file, &error);
         self.event(Event::new(EventKind::WriteFailed, error.report()).file(file.id));
         error
+    }
+
+    /// A disk took some of this in a life that began with a failed flush, and what a file of one copy lost by
+    /// that is not noted yet: the marks that go back for it would take this write with them, and nobody be told.
+    fn note_outages_before(&self, file: &File, written: &Written) {
+        let is_to_be_noted = |life: Life| {
+            (self.disks.get(life.disk)).is_some_and(|disk| disk.outage_to_note().is_some())
+        };
+        if file.is_mirrored() || !written.lives().any(is_to_be_noted) {
+            return;
+        }
+        let before = file.written.lock().clone();
+        let is_lost = |target: &Target| self.disks.flushes.fate(&self.disks, *target) == Fate::Lost;
+        if before.iter().any(is_lost) {
+            self.notice_offline();
+        }
     }
 
     /// The marks move over what was written. Not where a disk has gone since with the only copy

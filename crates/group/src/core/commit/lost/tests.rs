@@ -62,6 +62,49 @@ fn what_is_written_and_synced_while_an_earlier_failed_flush_is_being_told_is_not
     assert!(read(&group, &kept, 0, 4096) == pattern(3, 4096));
 }
 
+/// Behind the marks that go back for what the file lost lies what is written in the new life.
+#[test]
+fn what_is_written_while_the_loss_of_its_own_file_is_being_noted_is_there_or_told() {
+    for at in [4096, 3 * 4096] {
+        let scene = Scene::new(1, Redundancy::External, &[(0, 64)]);
+        let group = scene.open();
+        let [first, file] = [10, 11].map(|id| create(&group, id, EXTERNAL));
+        for file in [&first, &file] {
+            group.write(file, 0, &pattern(1, 4096)).unwrap();
+        }
+        group.sync().unwrap();
+        for file in [&first, &file] {
+            group.write(file, 0, &pattern(2, 3 * 4096)).unwrap();
+        }
+        let life = || group.disks.get(DiskNumber(0)).unwrap().life();
+        let before = life();
+        scene.disks.drop_at_flushes(DiskSlot(0), 1);
+        let written = thread::scope(|scope| {
+            // Whoever notes what was lost waits for this map.
+            let held = first.map.read();
+            let telling = scope.spawn(|| group.sync_file(&file, false));
+            let begun = Instant::now();
+            while life() == before {
+                assert!(begun.elapsed() < WAIT_MOST, "the disk begins anew");
+                thread::yield_now();
+            }
+            let writing = scope.spawn(|| group.write(&file, at, &pattern(3, 4096)));
+            let begun = Instant::now();
+            while !writing.is_finished() && begun.elapsed() < Duration::from_secs(1) {
+                thread::yield_now();
+            }
+            drop(held);
+            telling.join().unwrap().unwrap_err();
+            writing.join().unwrap()
+        });
+        let is_synced = written.is_ok() && group.sync_file(&file, false).is_ok();
+        assert!(!is_synced || read(&group, &file, at, 4096) == pattern(3, 4096));
+        let _ = group.sync_file(&file, false);
+        group.sync_file(&file, false).unwrap();
+        assert_sound(&group);
+    }
+}
+
 #[test]
 fn a_disk_that_fails_a_flush_while_its_partner_is_away_serves_on_and_what_it_alone_lost_is_told() {
     let disks = [(0, 64), (1, 64), (2, 64), (3, 64)];
