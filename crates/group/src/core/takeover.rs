@@ -34,8 +34,8 @@ use lacking::Lacking;
 use unflushed::Unflushed;
 pub(super) use unflushed::cannot_be_flushed;
 
-/// Sizes and times that come into a catalog with little room at once: fewer leaves than are kept free for
-/// what must not be refused.
+/// Sizes and times that come into a catalog at once even where it has little room: fewer leaves than are
+/// kept free for what must not be refused.
 const TOUCHES_AT_ONCE: usize = 64;
 
 /// What is at hand of a group that is taken over, before it is open.
@@ -72,22 +72,27 @@ impl Kept {
         let lacking = apply_extents(scene, &recovered.extents, &mut unflushed)?;
         lacking.put(scene, &unflushed)?;
         unflushed.owe(scene, recovered)?;
-        let touches = &recovered.touches;
-        let has_room = has_room_for(scene.catalog, touches)?;
-        if has_room {
-            apply_touches(scene.catalog, touches)?;
+        let mut touches = recovered.touches.as_slice();
+        if fitting(scene.catalog, touches)? == touches.len() {
+            apply_touches(scene.catalog, std::mem::take(&mut touches))?;
         }
         scene.catalog.commit(Sequence(u64::MAX))?;
-        scene.catalog.settle()?;
+        if touches.is_empty() {
+            scene.catalog.settle()?;
+        } else {
+            // What that replaced is free after it, and how much is free is known.
+            scene.catalog.measure()?;
+        }
         unflushed.check_counted(scene)?;
-        if !has_room {
-            // Behind the extents that they speak of: a power cut in between leaves shorter files, and no
-            // zeros at their ends. A kill in between leaves all of them to the next process.
-            for step in touches.chunks(TOUCHES_AT_ONCE) {
-                apply_touches(scene.catalog, step)?;
-                scene.catalog.commit(Sequence(u64::MAX))?;
-                scene.catalog.settle_and_free()?;
-            }
+        // Behind the extents that they speak of: a power cut in between leaves shorter files, and no
+        // zeros at their ends. A kill in between leaves all of them to the next process.
+        while !touches.is_empty() {
+            let count = fitting(scene.catalog, touches)?.max(TOUCHES_AT_ONCE);
+            let (step, left) = touches.split_at(count.min(touches.len()));
+            apply_touches(scene.catalog, step)?;
+            scene.catalog.commit(Sequence(u64::MAX))?;
+            scene.catalog.settle_and_free()?;
+            touches = left;
         }
         Ok(true)
     }
@@ -97,17 +102,20 @@ fn damaged(what: String, file: FileId) -> GroupError {
     GroupError::new(GroupErrorKind::Corrupt, what).of_file(file)
 }
 
-/// Whether the catalog takes all of these in one transaction. Their rows lie all over it, and while they
-/// lagged behind nobody kept room for more than some of them.
-fn has_room_for(catalog: &Catalog, touches: &[Touch]) -> Result<bool, GroupError> {
+/// How many of these, from the first on, the catalog takes in one transaction. Their rows lie all over it,
+/// and while they lagged behind nobody kept room for more than some of them.
+fn fitting(catalog: &Catalog, touches: &[Touch]) -> Result<usize, GroupError> {
     let mut rows = Rows::default();
-    for touch in touches {
+    for (count, touch) in touches.iter().enumerate() {
         if let Some(row) = catalog.get(Table::Inode, &file_key(touch.id))? {
             rows.count += 1;
             rows.bytes += row.len() as u64;
         }
+        if catalog.room_bytes(rows, Wish::Less) == 0 {
+            return Ok(count);
+        }
     }
-    Ok(catalog.room_bytes(rows, Wish::Less) > 0)
+    Ok(touches.len())
 }
 
 /// Brings sizes and times into the rows that hold them.

@@ -231,14 +231,19 @@ impl Stage {
             self.rest(PAUSE_MOST.saturating_sub(killed.elapsed()))?;
             let clients = self.clients.as_ref().context("clients run")?;
             let wait = clients.longest_wait(killed, killed + AFTER_DEATH);
+            self.kills_count += 1;
             // What stood still because the machine did is not the daemon's.
             let machine = self.pulse.stood_still(killed, Instant::now())?;
+            let Some(wait) = wait else { continue };
             ensure!(
-                wait <= PAUSE_MOST + machine,
-                "a client waited {wait:?} when the daemon was killed, and the machine {machine:?}"
+                wait.length <= PAUSE_MOST + machine,
+                "{} waited {:?} when the daemon was killed, {:?} of it before, and the machine \
+                 {machine:?}",
+                wait.who(),
+                wait.length,
+                killed.saturating_duration_since(wait.asked),
             );
-            longest = longest.max(wait);
-            self.kills_count += 1;
+            longest = longest.max(wait.length);
         }
         self.longest_pause = self.longest_pause.max(longest);
         Ok(format!(

@@ -62,6 +62,30 @@ pub struct Commit {
     pub told: Instant,
 }
 
+/// How long a client waited for an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    kind: Kind,
+    client: Option<u32>,
+    /// When it asked.
+    pub asked: Instant,
+    /// From then on.
+    pub length: Duration,
+}
+
+impl Wait {
+    /// Who waited.
+    pub fn who(&self) -> String {
+        match self.client {
+            Some(number) => format!("client {number} of {:?}", self.kind),
+            None => format!(
+                "the client of {:?} that makes and removes tables",
+                self.kind
+            ),
+        }
+    }
+}
+
 /// What a client knows.
 #[derive(Debug, Default)]
 struct Log {
@@ -161,24 +185,25 @@ impl Clients {
         self.clients.iter().map(count).sum()
     }
 
-    /// The longest that any client waited, or waits, whose wait reaches into that time.
-    pub fn longest_wait(&self, from: Instant, until: Instant) -> Duration {
-        let mut longest = Duration::ZERO;
+    /// The longest that any client waited, or waits, whose wait reaches into that time; none where all
+    /// were told before.
+    pub fn longest_wait(&self, from: Instant, until: Instant) -> Option<Wait> {
+        let mut waits = Vec::new();
         for client in &self.clients {
             let log = locked(&client.log);
-            for commit in log.commits.iter().rev() {
-                if commit.told < from {
-                    break;
-                }
-                if commit.asked < until {
-                    longest = longest.max(commit.told - commit.asked);
-                }
-            }
-            if let Some(asked) = log.asked.filter(|asked| *asked < until) {
-                longest = longest.max(asked.elapsed());
-            }
+            let told = log.commits.iter().rev();
+            let told = told.take_while(|commit| commit.told >= from);
+            let told = told.map(|commit| (commit.asked, commit.told - commit.asked));
+            let asks = log.asked.map(|asked| (asked, asked.elapsed()));
+            let reaching = told.chain(asks).filter(|(asked, _)| *asked < until);
+            waits.extend(reaching.map(|(asked, length)| Wait {
+                kind: client.kind,
+                client: client.number,
+                asked,
+                length,
+            }));
         }
-        longest
+        waits.into_iter().max_by_key(|wait| wait.length)
     }
 
     /// Lets each finish what it is at, and gives the log.
