@@ -16,8 +16,9 @@ struct State {
     newest: Vec<(u64, Vec<u8>, Option<Vec<u8>>)>,
     /// Two replicas of the journal.
     journals: [Vec<u8>; 2],
-    /// The newest durable write, where it was one of the journal: where, and what was there.
-    newest_journal: Option<(usize, Vec<u8>)>,
+    /// The newest durable write, where it was one of the journal: where, and what was there on each
+    /// replica, which a crash before it may have left unlike.
+    newest_journal: Option<(usize, Vec<Vec<u8>>)>,
     size_bytes: u64,
     writes_count: u64,
     written_blocks_count: u64,
@@ -85,8 +86,8 @@ impl MemoryRegion {
             }
         }
         let mut journals = state.journals.clone();
-        if let Some((offset, former)) = &state.newest_journal {
-            for journal in &mut journals {
+        if let Some((offset, formers)) = &state.newest_journal {
+            for (journal, former) in journals.iter_mut().zip(formers) {
                 // The first block is what counts: without it there is no record.
                 for (block, former) in (*offset..).step_by(4096).zip(former.chunks(4096)) {
                     match arrived(block as u64) {
@@ -126,11 +127,12 @@ impl MemoryRegion {
     /// The newest write of the journal did not reach this replica before a crash.
     pub(crate) fn lose_newest_journal_write(&self, replica: usize) {
         let mut state = self.state.lock();
-        let (offset, former) = state
+        let (offset, formers) = state
             .newest_journal
             .clone()
             .expect("a write of the journal");
-        state.journals[replica][offset..offset + former.len()].copy_from_slice(&former);
+        let former = &formers[replica];
+        state.journals[replica][offset..offset + former.len()].copy_from_slice(former);
     }
 
     /// As an opening that a person forced.
@@ -321,7 +323,9 @@ impl Region for MemoryRegion {
         state.newest.clear();
         state.writes_count += 1;
         state.written_blocks_count += bytes.len() as u64 / 4096;
-        state.newest_journal = Some((offset, state.journals[0][range.clone()].to_vec()));
+        let formers = state.journals.iter();
+        let formers = formers.map(|journal| journal[range.clone()].to_vec());
+        state.newest_journal = Some((offset, formers.collect()));
         for journal in &mut state.journals {
             journal[range.clone()].copy_from_slice(bytes);
         }

@@ -130,7 +130,7 @@ fn a_read_meets_no_page_that_lies_where_another_copy_is_right() {
     }
     place.umount();
 
-    // Nobody verifies: the database meets a bad page, and refuses to go on.
+    // Nobody verifies: the database meets a bad page. It ends, or reads it again and is given the other copy.
     std::fs::write(place.path("spindle.toml"), "verify = \"none\"\n").unwrap();
     place.mount();
     server.start();
@@ -238,11 +238,13 @@ fn a_read_meets_no_page_of_innodb_that_lies_where_another_copy_is_right() {
         let said = bootstrap(&place, &question);
         (said, std::fs::read_to_string(answer).unwrap_or_default())
     };
-    // Nobody verifies: the database meets a bad page, and refuses to go on.
+    // Nobody verifies: the database meets a bad page. It ends, or reads it again and is given the other copy.
     std::fs::write(place.path("spindle.toml"), "verify = \"none\"\n").unwrap();
     place.mount();
-    let (refused, nothing) = ask("unverified");
-    assert!(refused.code != 0 && nothing.is_empty(), "{refused:?}");
+    let (met, answer) = ask("unverified");
+    let has_ended = met.code != 0 && answer.is_empty();
+    let dumps = met.stderr.contains("End of page dump");
+    assert!(has_ended || dumps, "{met:?}");
     place.umount();
 
     std::fs::remove_file(place.path("spindle.toml")).unwrap();

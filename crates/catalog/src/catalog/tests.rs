@@ -352,3 +352,30 @@ proptest! {
         prop_assert!(everything(&run.catalog) == run.model);
     }
 }
+
+/// Two crashes of which each leaves other blocks of a record on each replica: the second takes a replica
+/// back to what it had itself, and not to what the other one had.
+#[test]
+fn a_record_of_which_each_replica_lost_another_block_is_there_after_no_later_crash() {
+    use Step::{Commit, Crash, Put};
+    let lengths = [
+        0, 0, 0, 0, 513, 975, 2278, 1799, 2264, 1551, 1266, 1308, 1254, 155, 2859,
+    ];
+    let keys = [0, 0, 0, 0].into_iter().chain(0..);
+    let many = keys.zip(lengths).map(|(key, length)| Put(0, key, length));
+    let more = [
+        Commit,
+        Put(0, 0, 2039),
+        Put(0, 1, 1976),
+        Commit,
+        Crash(5_868_871_013_851_525_650),
+        Put(0, 0, 0),
+        Commit,
+        Crash(3_985_399_402_946_342_330),
+    ];
+    let mut run = Run::new(5);
+    let mut before_last = Model::new();
+    for step in many.chain(more) {
+        run.run(&step, &mut before_last);
+    }
+}
