@@ -221,8 +221,12 @@ impl Story {
         let begun = self.history.tick();
         let answer = self.in_time("a sync of the group", || group.sync());
         self.history.notice_drops(begun);
-        // Of files with memory before them the group cannot speak.
-        for subject in self.files.iter().filter(|_| !is_of_names(self.seed)) {
+        if is_of_names(self.seed) {
+            // Of files with memory before them the group cannot speak.
+            self.judge("a sync of the group", answer);
+            return;
+        }
+        for subject in &self.files {
             self.history.end_sync(subject.id, begun, answer.is_ok());
         }
         // What only one copy had may be lost with its disk's power, and is told here.

@@ -403,14 +403,7 @@ fn a_write_that_was_prepared_by_marks_that_went_back_since_is_prepared_anew() {
     let group = scene.open();
     let file = create(&group, 10, EXTERNAL);
     group.write(&file, 0, &pattern(1, 1 << 20)).unwrap();
-    let disk = group.map(&file)[0]
-        .copies
-        .iter()
-        .flatten()
-        .next()
-        .unwrap()
-        .0;
-    let slot = DiskSlot(disk.0);
+    let slot = DiskSlot(group.map(&file)[0].copies[0].unwrap().0.0);
     let new = pattern(2, 4096);
     let mut attempts = Vec::new();
     let answer = group.write_range(&file, 200, 201, |core, intent, announced| {
