@@ -76,6 +76,8 @@ pub struct Servers {
 /// A file of the group with pages that nobody writes.
 #[derive(Debug, Clone)]
 pub struct ColdFile {
+    /// Whose.
+    pub kind: Kind,
     /// Its path in the group.
     pub path: String,
     /// Bytes of a page.
@@ -133,10 +135,12 @@ impl Databases {
         step.done("");
         Ok([
             ColdFile {
+                kind: Kind::PostgreSql,
                 path: format!("/postgresql/{relation}"),
                 page_bytes: 8192,
             },
             ColdFile {
+                kind: Kind::MariaDb,
                 path: format!("/mariadb/{DATABASE}/cold.ibd"),
                 page_bytes: 16_384,
             },
