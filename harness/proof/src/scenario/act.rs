@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use spindle_testbed::work::Pass;
 
+use super::clients::ANSWER_AT_MOST;
 use super::stage::{Away, FAILURE_GROUPS, GROUP, Member, Stage};
 
 /// Two daemons die in each round.
 const KILLS: usize = 2;
 
-/// What a client may have to wait when a daemon dies.
+/// What a client may have to wait when a daemon dies, beyond what the same takes it otherwise.
 const PAUSE_MOST: Duration = Duration::from_secs(2);
 
 /// A wait that begins so long after a death is not due to it.
@@ -227,8 +228,12 @@ impl Stage {
                 // The next process never had it open.
                 away.is_pulled = false;
             }
-            // Each client was told of a commit since, or waits; then its wait is known.
             self.rest(PAUSE_MOST.saturating_sub(killed.elapsed()))?;
+            // How long each has waited is known when it was told.
+            self.wait_for("every client to be told", ANSWER_AT_MOST, |stage| {
+                let clients = stage.clients.as_ref().context("clients run")?;
+                Ok(clients.are_told(killed + AFTER_DEATH).then_some(()))
+            })?;
             let clients = self.clients.as_ref().context("clients run")?;
             let wait = clients.longest_wait(killed, killed + AFTER_DEATH);
             self.kills_count += 1;
@@ -236,11 +241,12 @@ impl Stage {
             let machine = self.pulse.stood_still(killed, Instant::now())?;
             let Some(wait) = wait else { continue };
             ensure!(
-                wait.length <= PAUSE_MOST + machine,
-                "{} waited {:?} when the daemon was killed, {:?} of it before, and the machine \
-                 {machine:?}",
+                wait.length <= PAUSE_MOST + wait.usual + machine,
+                "{} waited {:?} when the daemon was killed, where {:?} is usual, {:?} of it before, \
+                 and the machine {machine:?}",
                 wait.who(),
                 wait.length,
+                wait.usual,
                 killed.saturating_duration_since(wait.asked),
             );
             longest = longest.max(wait.length);

@@ -172,7 +172,7 @@ impl Servers {
         for (kind, mut ask) in self.connections()? {
             let found = found(&mut *ask).with_context(|| format!("{kind:?}"))?;
             for client in told.iter().filter(|client| client.kind == kind) {
-                let acknowledged = client.commits.len() as u64;
+                let acknowledged = client.commits_count as u64;
                 let there = found.get(&client.client).copied().unwrap_or((0, 0));
                 ensure!(
                     there == (acknowledged, acknowledged),

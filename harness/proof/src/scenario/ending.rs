@@ -45,7 +45,7 @@ impl Stage {
         step.done("");
         let step = Step::begin("comparing with the clients' log", 0);
         servers.judge(&told)?;
-        let commits: usize = told.iter().map(|told: &Told| told.commits.len()).sum();
+        let commits: usize = told.iter().map(|told: &Told| told.commits_count).sum();
         step.done(&format!(
             "{} acknowledged commits, pg_amcheck and CHECK TABLE are content",
             thousands(commits as u64)
