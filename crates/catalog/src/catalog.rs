@@ -9,7 +9,7 @@ use spindle_sync::{Mutex, RwLock, level};
 use crate::commit::Committer;
 use crate::journal;
 use crate::levels::Committing;
-use crate::overlay::{Change, Overlay, Window};
+use crate::overlay::{Change, Layer, Overlay, Window};
 use crate::room::Room;
 use crate::store::{Reader, Store};
 use crate::{Bracket, CatalogError, Edit, KeptJournal, Region, Rows, Sequence, Table, Wish};
@@ -56,17 +56,18 @@ impl Catalog {
             must_end,
         } = journal::replay(&*region, generation)?;
         if must_end || !journaled.is_empty() {
-            match store.write(&[&journaled], generation + 1) {
+            let mut written = store.write(&[&journaled], generation + 1);
+            if matches!(written, Err(CatalogError::Full)) {
                 // The library asks for twice the size that it has, and nobody knows yet what is
                 // free on the disks: it has to do with what was set aside.
-                Err(CatalogError::Full) if store.length_bytes() < region.capacity_bytes() => {
-                    drop(store);
-                    region.grow(region.capacity_bytes())?;
-                    store = Store::open(Arc::clone(&region), cache_bytes)?;
-                    store.write(&[&journaled], generation + 1)?;
-                }
-                written => written?,
+                drop(store);
+                region.grow(region.capacity_bytes())?;
+                store = Store::open(Arc::clone(&region), cache_bytes)?;
+                // What the transaction before gave up is free after one more; the journal counts on.
+                store.write(&[&Layer::default()], generation)?;
+                written = store.write(&[&journaled], generation + 1);
             }
+            written?;
         }
         Self::over(region, cache_bytes, store)
     }

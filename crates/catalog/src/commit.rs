@@ -54,8 +54,9 @@ impl Committer {
     }
 
     /// Opens the store anew over the same region, as a restart would. A commit that failed may
-    /// be there or not; its batch is pending again and gives the same rows once more.
-    fn reopen(&mut self) -> Result<Arc<Reader>, CatalogError> {
+    /// be there or not; its batch is pending again and gives the same rows once more. Whether it is,
+    /// and what the journal held with it.
+    fn reopen(&mut self) -> Result<(Arc<Reader>, bool), CatalogError> {
         if self.closed.is_some() {
             return Err(CatalogError::Region {
                 operation: "used",
@@ -69,12 +70,13 @@ impl Committer {
         let reader = store.reader()?;
         // A transaction that failed may be there all the same, and the journal empty with it.
         let generation = store.journal_generation()?;
-        if generation != self.journal.generation() {
+        let is_there = generation != self.journal.generation();
+        if is_there {
             self.journal = Journal::new(Arc::clone(&self.region), generation);
         }
         self.store = Some(store);
         self.broken = false;
-        Ok(reader)
+        Ok((reader, is_there))
     }
 
     /// Takes the layers, the older first, into the region, and empties the journal. It must be
@@ -89,12 +91,6 @@ impl Committer {
         let reader = written?;
         self.journal = Journal::new(Arc::clone(&self.region), generation);
         Ok(reader)
-    }
-
-    /// Whether the library knows of less than that.
-    fn uses_less_than(&self, bytes: u64) -> bool {
-        let store = self.store.as_ref();
-        store.is_some_and(|store| store.length_bytes() < bytes)
     }
 
     /// No transaction failed that nobody has got over.
@@ -248,12 +244,22 @@ impl Catalog {
         if !committer.is_settled() {
             self.make_usable(committer)?;
         }
-        if committer.journal.append(batch)? {
+        // What the journal takes is durable: it has to fit into the region, too.
+        let rows = self.overlay.read().journaled().size() + batch.size();
+        let capacity_bytes = self.region.capacity_bytes();
+        let fits = self.room.takes(capacity_bytes, rows);
+        if fits && committer.journal.append(batch)? {
             return Ok(true);
         }
         self.make_usable(committer)?;
-        let journaled = Arc::clone(self.overlay.read().journaled());
-        self.write_region(committer, &[&journaled, batch])?;
+        self.write_region(committer, batch)?;
+        if !fits && self.room.is_to_be_counted(capacity_bytes) {
+            // The batch is durable, whatever fails here; and a failed read is got over at once,
+            // because whoever scans the region next does not do it.
+            if self.free_and_count(committer).is_err() {
+                let _ = self.make_usable(committer);
+            }
+        }
         Ok(false)
     }
 
@@ -271,32 +277,45 @@ impl Catalog {
         committer: &mut Committer,
         _renewing: &MutexGuard<'_, ()>,
     ) -> Result<Arc<Reader>, CatalogError> {
-        let reader = committer.reopen()?;
+        let written_blocks = (committer.store.as_ref()).map_or(0, Store::take_written_blocks);
+        let (reader, has_journaled) = committer.reopen()?;
         if let Some(store) = &committer.store {
-            self.room.note_written(0, store.length_bytes());
+            self.room.note_written(written_blocks, store.length_bytes());
         }
-        let former = self.overlay.write().set_reader(Arc::clone(&reader));
+        let mut overlay = self.overlay.write();
+        // What the journal held is older than that commit: nobody writes it over it.
+        let former = if has_journaled {
+            overlay.empty_journal(Arc::clone(&reader))
+        } else {
+            overlay.set_reader(Arc::clone(&reader))
+        };
+        drop(overlay);
         drop(former);
         Ok(reader)
     }
 
-    /// Takes the layers into the region, and reads them from there. The library asks for twice
-    /// the size that it has; where there is no room for so much, it is opened anew over all that
-    /// there is.
-    fn write_region(
-        &self,
-        committer: &mut Committer,
-        layers: &[&Layer],
-    ) -> Result<(), CatalogError> {
+    /// Takes what the journal holds, and the batch, into the region, and reads them from there. The
+    /// library asks for twice the size that it has; where there is no room for so much, it is opened
+    /// anew over all that there is, and has the two one after the other.
+    fn write_region(&self, committer: &mut Committer, batch: &Layer) -> Result<(), CatalogError> {
         let renewing = self.renewing.lock();
-        let written = match committer.write_region(layers) {
-            Err(CatalogError::Full) if committer.uses_less_than(self.region.capacity_bytes()) => {
-                self.region.grow(self.region.capacity_bytes())?;
-                self.reopen(committer, &renewing)?;
-                committer.write_region(layers)
+        let journaled = Arc::clone(self.overlay.read().journaled());
+        let mut written = committer.write_region(&[&journaled, batch]);
+        // First over what is set aside, then over as much more as may be.
+        for more_bytes in [0, self.region.capacity_bytes() / 4] {
+            if !matches!(written, Err(CatalogError::Full)) {
+                break;
             }
-            written => written,
-        };
+            let bytes = self.region.capacity_bytes() + more_bytes;
+            if self.region.set_aside(bytes).is_err() {
+                break;
+            }
+            self.region.grow(self.region.capacity_bytes())?;
+            self.reopen(committer, &renewing)?;
+            written = self
+                .settle_alone(committer)
+                .and_then(|()| committer.write_region(&[batch]));
+        }
         if let Some(store) = &committer.store {
             self.room
                 .note_written(store.take_written_blocks(), store.length_bytes());
@@ -318,18 +337,34 @@ impl Catalog {
         Ok(())
     }
 
+    /// Takes what the journal holds into the region, by itself, and gives back the pages that this
+    /// replaced.
+    fn settle_alone(&self, committer: &mut Committer) -> Result<(), CatalogError> {
+        for _ in 0..2 {
+            let journaled = Arc::clone(self.overlay.read().journaled());
+            let reader = committer.write_region(&[&journaled])?;
+            // Its pages are given back once nobody reads that state.
+            let former = self.overlay.write().empty_journal(reader);
+            drop(former);
+        }
+        Ok(())
+    }
+
+    fn free_and_count(&self, committer: &mut Committer) -> Result<(), CatalogError> {
+        self.settle_and_free_of(committer)?;
+        self.make_usable(committer)?;
+        let store = committer.store.as_ref().expect("made usable before");
+        self.room.measured(store.used_pages()?);
+        Ok(())
+    }
+
     /// Brings what the journal holds into the region and measures what is in use. It reads all of
     /// the region.
     ///
     /// # Errors
     /// [`CatalogError`] where the region cannot be written or read.
     pub fn measure(&self) -> Result<(), CatalogError> {
-        let mut committer = self.committer.lock(Unshown);
-        self.settle_and_free_of(&mut committer)?;
-        self.make_usable(&mut committer)?;
-        let store = committer.store.as_ref().expect("made usable before");
-        self.room.measured(store.used_pages()?);
-        Ok(())
+        self.free_and_count(&mut self.committer.lock(Unshown))
     }
 
     /// Brings what the journal holds into the region, and gives back the pages that this replaced: the
@@ -343,11 +378,10 @@ impl Catalog {
 
     fn settle_and_free_of(&self, committer: &mut Committer) -> Result<(), CatalogError> {
         self.make_usable(committer)?;
-        let journaled = Arc::clone(self.overlay.read().journaled());
-        self.write_region(committer, &[&journaled])?;
+        self.write_region(committer, &Layer::default())?;
         // What the transaction before gave up is free after one more.
         self.make_usable(committer)?;
-        self.write_region(committer, &[&Layer::default()])
+        self.write_region(committer, &Layer::default())
     }
 
     /// Brings what the journal of commits holds into the region, so that a scan sees it.
@@ -356,12 +390,11 @@ impl Catalog {
     /// [`CatalogError`] where the region cannot be written.
     pub fn settle(&self) -> Result<(), CatalogError> {
         let mut committer = self.committer.lock(Unshown);
-        let journaled = Arc::clone(self.overlay.read().journaled());
-        if journaled.is_empty() {
+        if self.overlay.read().journaled().is_empty() {
             return Ok(());
         }
         self.make_usable(&mut committer)?;
-        self.write_region(&mut committer, &[&journaled])
+        self.write_region(&mut committer, &Layer::default())
     }
 
     /// Marks the region as cleanly closed, so that the next opening has nothing to recover.
@@ -376,14 +409,14 @@ impl Catalog {
         if let Some(answer) = &committer.closed {
             return answer.clone();
         }
-        let journaled = Arc::clone(self.overlay.read().journaled());
         // What a failed transaction left open only another one settles, and only another generation
         // makes a record void that failed and may be there.
-        let is_owed =
-            !journaled.is_empty() || !committer.is_settled() || committer.journal.is_broken();
+        let is_owed = !self.overlay.read().journaled().is_empty()
+            || !committer.is_settled()
+            || committer.journal.is_broken();
         let mut answer = self.make_usable(&mut committer);
         if is_owed && answer.is_ok() {
-            answer = committer.write_region(&[&journaled]).map(drop);
+            answer = self.write_region(&mut committer, &Layer::default());
         }
         match committer.store.take() {
             Some(store) if answer.is_ok() => answer = store.close(),

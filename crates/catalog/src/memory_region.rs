@@ -32,6 +32,8 @@ struct State {
     cuts_count: u64,
     /// Fails the durable write of this number.
     fail_write_at: Option<u64>,
+    /// Its blocks are there all the same.
+    keeps_failed_write: bool,
     limit_bytes: u64,
     /// What is set aside for it, where more than its size is.
     capacity_bytes: u64,
@@ -173,6 +175,13 @@ impl MemoryRegion {
         state.fail_write_at = good.map(|good| state.writes_count + good);
     }
 
+    /// As [`MemoryRegion::fail_write_after`], and what fails is there all the same.
+    pub(crate) fn fail_kept_write_after(&self, good: u64) {
+        let mut state = self.state.lock();
+        state.fail_write_at = Some(state.writes_count + good);
+        state.keeps_failed_write = true;
+    }
+
     pub(crate) fn limit(&self, bytes: u64) {
         self.state.lock().limit_bytes = bytes;
     }
@@ -254,11 +263,13 @@ impl Region for MemoryRegion {
 
     fn write_durably(&self, blocks: &[(u64, &[u8])]) -> Result<(), CatalogError> {
         let mut state = self.state.lock();
-        if state.fail_write_at == Some(state.writes_count) {
-            return Err(CatalogError::Region {
-                operation: "written",
-                detail: "the test says so".to_owned(),
-            });
+        let fails = state.fail_write_at == Some(state.writes_count);
+        let failure = CatalogError::Region {
+            operation: "written",
+            detail: "the test says so".to_owned(),
+        };
+        if fails && !state.keeps_failed_write {
+            return Err(failure);
         }
         state.newest.clear();
         state.newest_journal = None;
@@ -270,7 +281,7 @@ impl Region for MemoryRegion {
             let former = state.blocks.insert(*offset, contents.to_vec());
             state.newest.push((*offset, contents.to_vec(), former));
         }
-        Ok(())
+        if fails { Err(failure) } else { Ok(()) }
     }
 
     fn group_uuid(&self) -> Uuid {

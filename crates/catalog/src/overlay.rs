@@ -60,6 +60,14 @@ impl Layer {
         })
     }
 
+    /// Its changes as rows of the region.
+    pub(crate) const fn size(&self) -> Rows {
+        Rows {
+            count: self.rows_count as u64,
+            bytes: self.bytes as u64,
+        }
+    }
+
     /// Puts the changes of a newer layer over this one's.
     fn put_over(&mut self, newer: &Self) {
         for table in Table::ALL {
@@ -184,11 +192,8 @@ impl Overlay {
             self.committing.as_deref(),
             Some(&*self.journaled),
         ];
-        let rows = layers.into_iter().flatten().map(|layer| Rows {
-            count: layer.rows_count as u64,
-            bytes: layer.bytes as u64,
-        });
-        rows.fold(Rows::default(), Add::add)
+        let sizes = layers.into_iter().flatten().map(Layer::size);
+        sizes.fold(Rows::default(), Add::add)
     }
 
     pub(crate) const fn reader(&self) -> &Arc<Reader> {

@@ -22,6 +22,8 @@ const PAGES_OF_A_TRANSACTION: u64 = 64;
 /// The part that is kept back for removals, of the region and at least.
 const KEPT_BACK_PART: u64 = 8;
 const KEPT_BACK_LEAST_PAGES: u64 = 256;
+/// The part of a region that is written between two countings at most, where it matters.
+const UNCOUNTED_PART: u64 = 8;
 
 /// What an operation will leave in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub(crate) struct Room {
     used_pages: AtomicU64,
     /// Pages that the library asked for.
     asked_pages: AtomicU64,
+    /// Blocks that were written since it was counted what is in use, or since the opening.
+    uncounted_blocks: AtomicU64,
 }
 
 impl Room {
@@ -78,12 +82,14 @@ impl Room {
         Self {
             used_pages: AtomicU64::new(asked_bytes / PAGE_BYTES),
             asked_pages: AtomicU64::new(asked_bytes / PAGE_BYTES),
+            uncounted_blocks: AtomicU64::new(0),
         }
     }
 
     /// A transaction wrote so many blocks; the library has asked for so many bytes by now.
     pub(crate) fn note_written(&self, blocks: u64, asked_bytes: u64) {
         self.used_pages.fetch_add(blocks, Ordering::AcqRel);
+        self.uncounted_blocks.fetch_add(blocks, Ordering::AcqRel);
         self.asked_pages
             .store(asked_bytes / PAGE_BYTES, Ordering::Release);
     }
@@ -91,6 +97,18 @@ impl Room {
     /// So many pages are in use.
     pub(crate) fn measured(&self, used_pages: u64) {
         self.used_pages.store(used_pages, Ordering::Release);
+        self.uncounted_blocks.store(0, Ordering::Release);
+    }
+
+    /// Whether so much was written that whoever asks counts what is in use of a region of that
+    /// capacity, which reads all of it. Nobody else is told so before as much was written again.
+    pub(crate) fn is_to_be_counted(&self, capacity_bytes: u64) -> bool {
+        let uncounted = self.uncounted_blocks.load(Ordering::Acquire);
+        let is_due = uncounted > capacity_bytes / PAGE_BYTES / UNCOUNTED_PART;
+        if is_due {
+            self.uncounted_blocks.store(0, Ordering::Release);
+        }
+        is_due
     }
 
     fn used_pages(&self) -> u64 {
@@ -101,7 +119,7 @@ impl Room {
     /// Bytes that are left of a region of that capacity beside these rows, in no transaction yet.
     pub(crate) fn left_bytes(&self, capacity_bytes: u64, rows: Rows, wish: Wish) -> u64 {
         let capacity = capacity_bytes / PAGE_BYTES;
-        let used = self.used_pages();
+        let needed = self.needed_pages(capacity, rows);
         let kept_back = (capacity / KEPT_BACK_PART)
             .max(KEPT_BACK_LEAST_PAGES)
             .min(capacity / 4);
@@ -109,10 +127,21 @@ impl Room {
             Wish::More => kept_back,
             Wish::Less => kept_back / 2,
         };
+        capacity.saturating_sub(needed + kept_back) * PAGE_BYTES
+    }
+
+    /// Whether a region of that capacity takes these rows for certain, in one transaction.
+    pub(crate) fn takes(&self, capacity_bytes: u64, rows: Rows) -> bool {
+        let capacity = capacity_bytes / PAGE_BYTES;
+        self.needed_pages(capacity, rows) <= capacity
+    }
+
+    /// Pages that are in use during a transaction of these rows, at most.
+    fn needed_pages(&self, capacity: u64, rows: Rows) -> u64 {
+        let used = self.used_pages();
         let copied = (PAGES_PER_ROW * rows.count).min(2 * used);
         let filled = 2 * rows.bytes / PAGE_BYTES;
-        let needed = used + copied + filled + PAGES_OF_A_TRANSACTION + capacity / 128 + kept_back;
-        capacity.saturating_sub(needed) * PAGE_BYTES
+        used + copied + filled + PAGES_OF_A_TRANSACTION + capacity / 128
     }
 
     /// A capacity in which there is room for as much again, however many rows change: the tree,

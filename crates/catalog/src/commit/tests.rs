@@ -621,3 +621,107 @@ fn what_was_told_to_have_room_is_committed_also_where_the_region_cannot_double()
         assert!(left > capacity / 2, "{left} bytes of {capacity}");
     }
 }
+
+/// Keys far from each other, so that each change copies a leaf of its own.
+fn scattered(number: u32) -> [u8; 4] {
+    number.wrapping_mul(2_654_435_761).to_be_bytes()
+}
+
+#[test]
+fn what_the_region_has_no_room_for_is_durable_in_no_journal() {
+    for rows_count in [1, 40] {
+        let region = Arc::new(MemoryRegion::with_journal(64));
+        let catalog = Catalog::create(region.clone(), CACHE_BYTES).unwrap();
+        region.set_capacity(5 << 20);
+        // Nobody asks for room, as rows of regions and of owed errors do not.
+        let mut count = 0;
+        let refused = loop {
+            let mut edit = Edit::default();
+            for number in count..count + rows_count {
+                edit.put(Table::DirtyRegion, scattered(number).to_vec(), vec![1; 300]);
+            }
+            match catalog.commit(catalog.apply(edit)) {
+                Ok(()) => count += rows_count,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, CatalogError::Full), "{refused:?}");
+        assert!(count > 5000, "{count} rows");
+        drop(catalog);
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        let rows = again.range(Table::DirtyRegion, &[], &[0xFF; 9], usize::MAX);
+        assert_eq!(rows.unwrap().len(), count as usize, "{rows_count}");
+        // Rows that are taken away one at a time make room again.
+        for number in 0..count {
+            let mut edit = Edit::default();
+            edit.delete(Table::DirtyRegion, scattered(number).to_vec());
+            again.commit(again.apply(edit)).unwrap();
+        }
+        again.measure().unwrap();
+        assert!(again.room_bytes(Rows::default(), Wish::More) > 2 << 20);
+    }
+}
+
+/// Commits that change every 24th row, each of them another leaf; they all are in the journal.
+fn change_leaves(region: &MemoryRegion, catalog: &Catalog, rows_count: u32) {
+    let writes_count = region.writes_count();
+    let changed: Vec<u32> = (0..rows_count).step_by(24).collect();
+    for numbers in changed.chunks(100) {
+        let mut edit = Edit::default();
+        for number in numbers {
+            edit.put(Table::Inode, scattered(*number).to_vec(), vec![3; 300]);
+        }
+        catalog.commit(catalog.apply(edit)).unwrap();
+    }
+    let commits_count = changed.len().div_ceil(100) as u64;
+    let in_the_journal = region.writes_count() - writes_count;
+    assert_eq!(in_the_journal, commits_count, "they are in the journal");
+}
+
+#[test]
+fn a_journal_has_the_pages_that_the_transaction_before_gave_up() {
+    let region = Arc::new(MemoryRegion::with_journal(96));
+    let catalog = Catalog::create(region.clone(), CACHE_BYTES).unwrap();
+    let rows_count = 4400;
+    region.set_capacity(3 << 20);
+    for value in [1, 2] {
+        let mut edit = Edit::default();
+        for number in 0..rows_count {
+            edit.put(Table::Inode, scattered(number).to_vec(), vec![value; 300]);
+        }
+        // All of the tree is copied at once.
+        catalog.commit(catalog.apply(edit)).unwrap();
+    }
+    // What the bound allows for is no longer there at the next opening.
+    region.set_capacity(64 << 20);
+    change_leaves(&region, &catalog, rows_count);
+    drop(catalog);
+    region.set_capacity(3 << 20);
+    let catalog = Catalog::open(region, CACHE_BYTES).unwrap();
+    for number in 0..rows_count {
+        let value = catalog.get(Table::Inode, &scattered(number)).unwrap();
+        let expected = if number % 24 == 0 { 3 } else { 2 };
+        assert!(value.unwrap() == [expected; 300], "row {number}");
+    }
+}
+
+#[test]
+fn what_the_journal_held_is_not_written_over_a_commit_that_failed_and_is_there() {
+    for ends in [Catalog::settle, Catalog::measure, Catalog::close] {
+        let (region, catalog) = journaled_catalog();
+        commit_row(&catalog, b"a", b"1");
+        let mut edit = put(b"a", b"2");
+        edit.put(Table::Inode, b"b".to_vec(), vec![2; 40_000]);
+        // Its header is durable, and the answer is a failure.
+        region.fail_kept_write_after(1);
+        let through = catalog.apply(edit);
+        catalog.commit(through).unwrap_err();
+        region.fail_write_after(None);
+        let _ = ends(&catalog);
+        drop(catalog);
+        let again = Catalog::open(region, CACHE_BYTES).unwrap();
+        let a = again.get(Table::Inode, b"a").unwrap().unwrap();
+        let has_b = again.get(Table::Inode, b"b").unwrap().is_some();
+        assert_eq!((a.as_slice(), has_b), (&b"2"[..], true));
+    }
+}
