@@ -1,11 +1,12 @@
 //! The first screen: one sentence, what it was measured on, the matrix, and the doubts.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::prose;
 use crate::analyse::folder::Folder;
 use crate::analyse::interval::percent;
-use crate::analyse::summary::{ContenderSummary, Summary, class_title};
+use crate::analyse::summary::{ContenderSummary, Summary, are_a_map, class_title, map_title};
 use crate::analyse::verdict::Verdict;
 use crate::quantity::show_number;
 use crate::render::chart::escaped;
@@ -81,6 +82,9 @@ fn tags(places: &[usize], notes: &[Note<'_>]) -> String {
 const COLUMNS_OF_A_DESKTOP: usize = 6;
 const COLUMNS_OF_PAPER: usize = 5;
 
+/// A map of more points than that has one row.
+const POINTS_SHOWN_MOST: usize = 8;
+
 fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String {
     let count = table.columns.len();
     let class = if count <= COLUMNS_OF_PAPER {
@@ -95,15 +99,74 @@ fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String
         .iter()
         .map(|column| head(summary, matrix, column))
         .collect();
-    let rows: String = table
-        .rows
-        .iter()
-        .map(|row| row_of(matrix, table, row))
-        .collect();
+    let mut rows = String::new();
+    let mut folded = String::new();
+    for family in (table.rows).chunk_by(|one, next| one.load.family == next.load.family) {
+        let loads = &summary.workloads[family[0].index..][..family.len()];
+        let each: String = family
+            .iter()
+            .map(|row| row_of(matrix, table, row))
+            .collect();
+        if family.len() <= POINTS_SHOWN_MOST || !are_a_map(loads) {
+            rows.push_str(&each);
+            continue;
+        }
+        let title = map_title(&family[0].load.title);
+        rows.push_str(&row_of_a_map(&title, table, family));
+        let _ = write!(
+            folded,
+            "<details><summary>{}: each of {} points</summary>\
+             <table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
+             <tbody>{each}</tbody></table></details>",
+            escaped(&title),
+            family.len()
+        );
+    }
     format!(
         "<table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
-         <tbody>{rows}{}</tbody></table>",
+         <tbody>{rows}{}</tbody></table>{folded}",
         overall(table)
+    )
+}
+
+/// A map in one row: how often each word is said of a contender. Its points are folded away below.
+fn row_of_a_map(title: &str, table: &Table<'_>, points: &[Row<'_>]) -> String {
+    let cells: String = (table.columns.iter().enumerate())
+        .map(|(place, column)| {
+            let standings = points.iter().map(|row| row.cells[place].standing);
+            let mut counts: Vec<(Standing, usize)> = Vec::new();
+            for standing in standings {
+                match counts
+                    .iter_mut()
+                    .find(|(other, _)| other.word() == standing.word())
+                {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((standing, 1)),
+                }
+            }
+            counts.sort_by_key(|(_, count)| Reverse(*count));
+            let class = match counts.as_slice() {
+                [(standing, _)] => class_of(*standing),
+                _ => "mixed".to_owned(),
+            };
+            let said: Vec<String> = (counts.iter())
+                .map(|(standing, count)| match standing {
+                    Standing::Baseline => String::new(),
+                    _ => format!("{} at {count}", said_of(*standing)),
+                })
+                .collect();
+            format!(
+                "<td class=\"cell {class}\"><span class=\"who\">{}</span>{}</td>",
+                escaped(column.name),
+                said.join("<br>")
+            )
+        })
+        .collect();
+    format!(
+        "<tr><th scope=\"row\"><a href=\"#map-{}\">{}</a><span class=\"small\">{} points</span></th>{cells}</tr>",
+        points[0].index + 1,
+        escaped(title),
+        points.len()
     )
 }
 
@@ -185,20 +248,28 @@ fn cell_of(matrix: &Matrix<'_>, column: &Column<'_>, cell: &Cell<'_>, unit: &str
 
 /// A cell under the name of its column, which stands beside it where there is no head to look at.
 fn of_a_column(column: &Column<'_>, standing: Standing, figures: &str) -> String {
-    let word = standing.word();
+    format!(
+        "<td class=\"cell {}\"><span class=\"who\">{}</span>{}{figures}</td>",
+        class_of(standing),
+        escaped(column.name),
+        said_of(standing)
+    )
+}
+
+fn class_of(standing: Standing) -> String {
+    standing.word().to_lowercase().replace(' ', "-")
+}
+
+/// The word of a cell behind its sign; nothing for the baseline.
+fn said_of(standing: Standing) -> String {
     let sign = match standing.sign() {
         "" => String::new(),
         sign => format!("<span class=\"sign\" aria-hidden=\"true\">{sign}</span> "),
     };
-    let said = match standing {
+    match standing {
         Standing::Baseline => String::new(),
-        _ => format!("<strong>{sign}{word}</strong>"),
-    };
-    format!(
-        "<td class=\"cell {}\"><span class=\"who\">{}</span>{said}{figures}</td>",
-        word.to_lowercase().replace(' ', "-"),
-        escaped(column.name)
-    )
+        _ => format!("<strong>{sign}{}</strong>", standing.word()),
+    }
 }
 
 fn ratio_of(centre: f64, interval: Option<(f64, f64)>) -> String {

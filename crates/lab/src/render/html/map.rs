@@ -19,7 +19,8 @@ use crate::render::matrix::Standing;
 pub(super) fn section(folder: &Folder, summary: &Summary, loads: Range<usize>) -> String {
     let family = &summary.workloads[loads.clone()];
     let mut text = format!(
-        "<section><h2>{}</h2>",
+        "<section id=\"map-{}\"><h2>{}</h2>",
+        loads.start + 1,
         escaped(&map_title(&family[0].title))
     );
     let mut names: Vec<&str> = Vec::new();

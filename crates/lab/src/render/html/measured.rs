@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+
 use crate::analyse::folder::Folder;
 use crate::analyse::summary::Summary;
 use crate::experiment::DeviceKind;
@@ -159,6 +161,7 @@ fn runs(folder: &Folder, summary: &Summary) -> Vec<String> {
         ),
         length,
     ];
+    lines.extend(days(folder));
     if !summary.failed.is_empty() {
         lines.push(format!(
             "<a href=\"#trouble\">{} failed</a>",
@@ -173,4 +176,18 @@ fn runs(folder: &Folder, summary: &Summary) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The days on which it was measured, in universal time: a report is read elsewhere, too.
+fn days(folder: &Folder) -> Option<String> {
+    let began = || folder.runs.iter().map(|run| run.run.began_unix_s);
+    let day = |second: u64| {
+        let time = Timestamp::from_second(i64::try_from(second).ok()?).ok()?;
+        Some(time.strftime("%Y-%m-%d").to_string())
+    };
+    let (first, last) = (day(began().min()?)?, day(began().max()?)?);
+    if first == last {
+        return Some(format!("on {first} (UTC)"));
+    }
+    Some(format!("from {first} to {last} (UTC)"))
 }

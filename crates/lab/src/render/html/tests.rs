@@ -23,6 +23,7 @@ fn the_page_brings_everything_along_and_escapes_what_is_not_its_own() {
     let page = sample();
     assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
     assert!(page.contains("a &lt;fast&gt; one"));
+    assert!(page.contains("<dd>on 1970-01-01 (UTC)</dd>"));
     let verdict = page.find("class=\"first verdicts\"").unwrap();
     let chart = page.find("Ratios</h2>").unwrap();
     let figures = page.find("Figures</h3>").unwrap();
@@ -270,12 +271,12 @@ fn another_durability_class_stands_in_a_table_of_its_own() {
 }
 
 /// Sizes, depths and shares of reads; xfs is half as fast again at the greater depth alone.
-fn sample_of_a_map() -> Folder {
-    let experiment = Experiment::parse(
+fn sample_of_a_map(read_percents: &str) -> Folder {
+    let experiment = Experiment::parse(&format!(
         "contenders = [\"ext4\", \"xfs\"]\nblocks = 12\nduration = \"20 s\"\n[devices]\nkind = \"loop\"\n\
          [[workload]]\nkind = \"block\"\npattern = \"random-mixed\"\nblock_size = [\"4 KiB\", \"64 KiB\"]\n\
-         depth = [1, 16]\nread_percent = [0, 70]\n",
-    )
+         depth = [1, 16]\nread_percent = [{read_percents}]\n",
+    ))
     .unwrap();
     let loads = experiment.workloads.clone();
     folder(experiment, |planned| {
@@ -291,7 +292,7 @@ fn sample_of_a_map() -> Folder {
 
 #[test]
 fn sizes_and_depths_are_a_map_for_each_contender_and_one_sentence() {
-    let folder = sample_of_a_map();
+    let folder = sample_of_a_map("0, 70");
     let summary = summarise(&folder);
     assert_eq!(summary.workloads.len(), 8);
     assert_eq!(summary.curves, []);
@@ -314,4 +315,30 @@ fn sizes_and_depths_are_a_map_for_each_contender_and_one_sentence() {
     for index in 1..=8 {
         assert!(page.contains(&format!("id=\"load-{index}\"")), "{index}");
     }
+}
+
+#[test]
+fn a_map_of_many_points_has_one_row_on_the_first_screen_and_its_points_below() {
+    let folder = sample_of_a_map("0, 50, 70");
+    let page = page(&folder, &summarise(&folder));
+    let (first, after) = page.split_once("</section>").unwrap();
+    let (shown, folded) = first.split_once("<details>").unwrap();
+    assert_eq!(
+        shown.matches("<tr><th scope=\"row\">").count(),
+        1,
+        "{shown}"
+    );
+    let signed = |sign: char, word: &str, count: u32| {
+        format!(
+            "<strong><span class=\"sign\" aria-hidden=\"true\">{sign}</span> {word}</strong> at {count}"
+        )
+    };
+    assert!(
+        shown.contains("<a href=\"#map-1\">") && shown.contains("12 points"),
+        "{shown}"
+    );
+    assert!(shown.contains(&signed('\u{25b2}', "FASTER", 6)), "{shown}");
+    assert!(shown.contains(&signed('=', "EQUIVALENT", 6)), "{shown}");
+    assert_eq!(folded.matches("<tr><th scope=\"row\">").count(), 12);
+    assert!(after.contains("<section id=\"map-1\">"));
 }
