@@ -710,7 +710,8 @@ fn a_keeper_that_is_stopped_for_long_holds_up_no_daemon_and_does_not_take_it_for
     let place = Place::new();
     place.create_group();
     let point = place.mount_point();
-    place.mount_with("SPINDLE_WATCHDOG_S", "2");
+    // Longer than the disk below all tests needs for a flush when they all flush.
+    place.mount_with("SPINDLE_WATCHDOG_S", "5");
     let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
     let begun = Instant::now();
     let stopped = Stopped::new(keeper);
@@ -735,9 +736,9 @@ fn a_keeper_that_is_stopped_for_long_holds_up_no_daemon_and_does_not_take_it_for
     file.sync_all().unwrap();
     drop(file);
     place.tell(["sync", "data"]);
-    std::thread::sleep(Duration::from_secs(6).saturating_sub(begun.elapsed()));
+    std::thread::sleep(Duration::from_secs(12).saturating_sub(begun.elapsed()));
     drop(stopped);
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(7));
     assert_eq!(place.process_id(), daemon);
     let events = place.tell(["events", "data"]);
     assert!(!events.contains("no sign of life"), "{events}");
