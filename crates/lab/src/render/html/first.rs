@@ -150,15 +150,12 @@ fn row_of_a_map(title: &str, table: &Table<'_>, points: &[Row<'_>]) -> String {
                 _ => "mixed".to_owned(),
             };
             let said: Vec<String> = (counts.iter())
-                .map(|(standing, count)| match standing {
-                    Standing::Baseline => String::new(),
-                    _ => format!("{} at {count}", said_of(*standing)),
-                })
+                .map(|(standing, count)| said_of(*standing, &format!(" at {count}")))
                 .collect();
             format!(
                 "<td class=\"cell {class}\"><span class=\"who\">{}</span>{}</td>",
                 escaped(column.name),
-                said.join("<br>")
+                said.concat()
             )
         })
         .collect();
@@ -252,7 +249,7 @@ fn of_a_column(column: &Column<'_>, standing: Standing, figures: &str) -> String
         "<td class=\"cell {}\"><span class=\"who\">{}</span>{}{figures}</td>",
         class_of(standing),
         escaped(column.name),
-        said_of(standing)
+        said_of(standing, "")
     )
 }
 
@@ -260,15 +257,15 @@ fn class_of(standing: Standing) -> String {
     standing.word().to_lowercase().replace(' ', "-")
 }
 
-/// The word of a cell behind its sign; nothing for the baseline.
-fn said_of(standing: Standing) -> String {
+/// The word of a cell behind its sign, and how often; nothing for the baseline.
+fn said_of(standing: Standing, how_often: &str) -> String {
     let sign = match standing.sign() {
         "" => String::new(),
         sign => format!("<span class=\"sign\" aria-hidden=\"true\">{sign}</span> "),
     };
     match standing {
         Standing::Baseline => String::new(),
-        _ => format!("<strong>{sign}{}</strong>", standing.word()),
+        _ => format!("<strong>{sign}{}{how_often}</strong>", standing.word()),
     }
 }
 

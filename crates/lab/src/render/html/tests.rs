@@ -330,7 +330,7 @@ fn a_map_of_many_points_has_one_row_on_the_first_screen_and_its_points_below() {
     );
     let signed = |sign: char, word: &str, count: u32| {
         format!(
-            "<strong><span class=\"sign\" aria-hidden=\"true\">{sign}</span> {word}</strong> at {count}"
+            "<strong><span class=\"sign\" aria-hidden=\"true\">{sign}</span> {word} at {count}</strong>"
         )
     };
     assert!(
