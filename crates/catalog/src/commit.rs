@@ -297,7 +297,11 @@ impl Catalog {
     /// Takes what the journal holds, and the batch, into the region, and reads them from there. The
     /// library asks for twice the size that it has; where there is no room for so much, it is opened
     /// anew over all that there is, and has the two one after the other.
-    fn write_region(&self, committer: &mut Committer, batch: &Layer) -> Result<(), CatalogError> {
+    fn take_into_region(
+        &self,
+        committer: &mut Committer,
+        batch: &Layer,
+    ) -> Result<(), CatalogError> {
         let renewing = self.renewing.lock();
         let journaled = Arc::clone(self.overlay.read().journaled());
         let mut written = committer.write_region(&[&journaled, batch]);
@@ -319,14 +323,6 @@ impl Catalog {
         if let Some(store) = &committer.store {
             self.room
                 .note_written(store.take_written_blocks(), store.length_bytes());
-            // A small region is measured each time, from memory: what a group of small disks
-            // has for its catalog is soon less than what the bound adds up to.
-            if written.is_ok()
-                && store.length_bytes() <= MEASURED_BYTES_MAX
-                && let Ok(used_pages) = store.used_pages()
-            {
-                self.room.measured(used_pages);
-            }
         }
         if matches!(written, Err(CatalogError::Full)) {
             // What is there can still be read.
@@ -334,6 +330,20 @@ impl Catalog {
         }
         let former = self.overlay.write().empty_journal(written?);
         drop(former);
+        Ok(())
+    }
+
+    /// As [`Catalog::take_into_region`]; a small region is measured each time, from memory: what a
+    /// group of small disks has for its catalog is soon less than what the bound adds up to.
+    fn write_region(&self, committer: &mut Committer, batch: &Layer) -> Result<(), CatalogError> {
+        self.take_into_region(committer, batch)?;
+        let _renewing = self.renewing.lock();
+        if let Some(store) = &committer.store
+            && store.length_bytes() <= MEASURED_BYTES_MAX
+            && let Ok(used_pages) = store.used_pages()
+        {
+            self.room.measured(used_pages);
+        }
         Ok(())
     }
 
@@ -416,7 +426,7 @@ impl Catalog {
             || committer.journal.is_broken();
         let mut answer = self.make_usable(&mut committer);
         if is_owed && answer.is_ok() {
-            answer = self.write_region(&mut committer, &Layer::default());
+            answer = self.take_into_region(&mut committer, &Layer::default());
         }
         match committer.store.take() {
             Some(store) if answer.is_ok() => answer = store.close(),
