@@ -54,9 +54,9 @@ impl Committer {
     }
 
     /// Opens the store anew over the same region, as a restart would. A commit that failed may
-    /// be there or not; its batch is pending again and gives the same rows once more. Whether it is,
-    /// and what the journal held with it.
-    fn reopen(&mut self) -> Result<(Arc<Reader>, bool), CatalogError> {
+    /// be there or not; its batch is pending again and gives the same rows once more. The generation
+    /// moves where it is.
+    fn reopen(&mut self) -> Result<Arc<Reader>, CatalogError> {
         if self.closed.is_some() {
             return Err(CatalogError::Region {
                 operation: "used",
@@ -70,13 +70,12 @@ impl Committer {
         let reader = store.reader()?;
         // A transaction that failed may be there all the same, and the journal empty with it.
         let generation = store.journal_generation()?;
-        let is_there = generation != self.journal.generation();
-        if is_there {
+        if generation != self.journal.generation() {
             self.journal = Journal::new(Arc::clone(&self.region), generation);
         }
         self.store = Some(store);
         self.broken = false;
-        Ok((reader, is_there))
+        Ok(reader)
     }
 
     /// Takes the layers, the older first, into the region, and empties the journal. It must be
@@ -253,7 +252,7 @@ impl Catalog {
         }
         self.make_usable(committer)?;
         self.write_region(committer, batch)?;
-        if !fits && self.room.is_to_be_counted(capacity_bytes) {
+        if !fits && self.room.take_due_count(capacity_bytes) {
             // The batch is durable, whatever fails here; and a failed read is got over at once,
             // because whoever scans the region next does not do it.
             if self.free_and_count(committer).is_err() {
@@ -278,20 +277,26 @@ impl Catalog {
         _renewing: &MutexGuard<'_, ()>,
     ) -> Result<Arc<Reader>, CatalogError> {
         let written_blocks = (committer.store.as_ref()).map_or(0, Store::take_written_blocks);
-        let (reader, has_journaled) = committer.reopen()?;
+        let generation = committer.journal.generation();
+        let reader = committer.reopen()?;
         if let Some(store) = &committer.store {
             self.room.note_written(written_blocks, store.length_bytes());
         }
-        let mut overlay = self.overlay.write();
-        // What the journal held is older than that commit: nobody writes it over it.
-        let former = if has_journaled {
-            overlay.empty_journal(Arc::clone(&reader))
+        if committer.journal.generation() == generation {
+            let former = self.overlay.write().set_reader(Arc::clone(&reader));
+            drop(former);
         } else {
-            overlay.set_reader(Arc::clone(&reader))
-        };
-        drop(overlay);
-        drop(former);
+            // What the journal held is older than the commit that is there: nobody writes it over it.
+            self.read_from(Arc::clone(&reader));
+        }
         Ok(reader)
+    }
+
+    /// Reads from a state that has all that the journal held. The pages of the one before are given
+    /// back once nobody reads it.
+    fn read_from(&self, reader: Arc<Reader>) {
+        let former = self.overlay.write().empty_journal(reader);
+        drop(former);
     }
 
     /// Takes what the journal holds, and the batch, into the region, and reads them from there. The
@@ -310,9 +315,9 @@ impl Catalog {
             if !matches!(written, Err(CatalogError::Full)) {
                 break;
             }
-            let bytes = self.region.capacity_bytes() + more_bytes;
-            if self.region.set_aside(bytes).is_err() {
-                break;
+            match (self.region).set_aside(self.region.capacity_bytes() + more_bytes) {
+                Err(CatalogError::Full) => break,
+                set_aside => set_aside?,
             }
             self.region.grow(self.region.capacity_bytes())?;
             self.reopen(committer, &renewing)?;
@@ -328,8 +333,7 @@ impl Catalog {
             // What is there can still be read.
             self.reopen(committer, &renewing)?;
         }
-        let former = self.overlay.write().empty_journal(written?);
-        drop(former);
+        self.read_from(written?);
         Ok(())
     }
 
@@ -352,10 +356,7 @@ impl Catalog {
     fn settle_alone(&self, committer: &mut Committer) -> Result<(), CatalogError> {
         for _ in 0..2 {
             let journaled = Arc::clone(self.overlay.read().journaled());
-            let reader = committer.write_region(&[&journaled])?;
-            // Its pages are given back once nobody reads that state.
-            let former = self.overlay.write().empty_journal(reader);
-            drop(former);
+            self.read_from(committer.write_region(&[&journaled])?);
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ impl Room {
 
     /// Whether so much was written that whoever asks counts what is in use of a region of that
     /// capacity, which reads all of it. Nobody else is told so before as much was written again.
-    pub(crate) fn is_to_be_counted(&self, capacity_bytes: u64) -> bool {
+    pub(crate) fn take_due_count(&self, capacity_bytes: u64) -> bool {
         let uncounted = self.uncounted_blocks.load(Ordering::Acquire);
         let is_due = uncounted > capacity_bytes / PAGE_BYTES / UNCOUNTED_PART;
         if is_due {

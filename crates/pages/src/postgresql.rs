@@ -27,7 +27,7 @@ pub const SEGMENT_PAGES: u32 = SEGMENT_BYTES / 8192;
 /// Where a page says its position in the log.
 pub(crate) const POSITION_BYTES: Range<usize> = 0..8;
 /// Where it says its checksum.
-pub(crate) const SUM_BYTES: Range<usize> = 8..10;
+pub const SUM_BYTES: Range<usize> = 8..10;
 const CHECKSUM_OFFSET: usize = SUM_BYTES.start;
 const UPPER_OFFSET: usize = 14;
 const SIZE_AND_VERSION_OFFSET: usize = 18;

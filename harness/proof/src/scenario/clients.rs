@@ -78,8 +78,9 @@ pub struct Wait {
     pub asked: Instant,
     /// From then on.
     pub length: Duration,
-    /// What the same takes that client: the median of all that ended before. A table that is made
-    /// or removed is a dozen requests, each of them flushed, and on a busy machine no short wait.
+    /// What the same takes that client: the median of all that ended before. Nothing for a commit; a
+    /// table that is made or removed is a dozen requests, each of them flushed, and on a busy machine
+    /// no short wait.
     pub usual: Duration,
 }
 
@@ -111,8 +112,12 @@ impl Log {
         self.ended.iter().filter(is_commit).count()
     }
 
-    /// The median of what this took before that time; nothing where it was never done.
+    /// The median of what this took before that time; nothing for a commit, and where it was never
+    /// done.
     fn usual(&self, task: Task, before: Instant) -> Duration {
+        if task == Task::Commit {
+            return Duration::ZERO;
+        }
         let ended = self.ended.iter();
         let mut lengths: Vec<Duration> = ended
             .filter(|ended| ended.task == task && ended.told < before)

@@ -18,9 +18,6 @@ const PAGES_PER_COPY: usize = 2;
 /// The files are as long at least.
 const PAGES_MOST: u64 = 2_000;
 
-/// Where a page of PostgreSQL has its checksum (`pd_checksum`), in bytes.
-const POSTGRESQL_CHECKSUM: std::ops::Range<usize> = 8..10;
-
 /// A damaged block.
 struct Damage {
     path: String,
@@ -146,7 +143,7 @@ impl Stage {
             }
         }
         let number = u32::try_from(at / file.page_bytes)?;
-        let field = &page[POSTGRESQL_CHECKSUM];
+        let field = &page[postgresql::SUM_BYTES];
         Ok(field == postgresql::checksum(&page, number).to_le_bytes())
     }
 

@@ -99,6 +99,12 @@ fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String
         .iter()
         .map(|column| head(summary, matrix, column))
         .collect();
+    let of = |rows: &str| {
+        format!(
+            "<table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
+             <tbody>{rows}</tbody></table>"
+        )
+    };
     let mut rows = String::new();
     let mut folded = String::new();
     for family in (table.rows).chunk_by(|one, next| one.load.family == next.load.family) {
@@ -115,18 +121,14 @@ fn table_of(summary: &Summary, matrix: &Matrix<'_>, table: &Table<'_>) -> String
         rows.push_str(&row_of_a_map(&title, table, family));
         let _ = write!(
             folded,
-            "<details><summary>{}: each of {} points</summary>\
-             <table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
-             <tbody>{each}</tbody></table></details>",
+            "<details><summary>{}: each of {} points</summary>{}</details>",
             escaped(&title),
-            family.len()
+            family.len(),
+            of(&each)
         );
     }
-    format!(
-        "<table class=\"matrix {class}\"><thead><tr><th scope=\"col\">load</th>{heads}</tr></thead>\
-         <tbody>{rows}{}</tbody></table>{folded}",
-        overall(table)
-    )
+    rows.push_str(&overall(table));
+    format!("{}{folded}", of(&rows))
 }
 
 /// A map in one row: how often each word is said of a contender. Its points are folded away below.
