@@ -10,10 +10,9 @@ use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::AlignedBuffer;
 use spindle_extent::schedule::Schedule;
-use spindle_lease::map::{FileKey, Found, Piece, Reason, SeenMap};
-use spindle_lease::{Announced, Blocks, Refused};
+use spindle_lease::map::{FileKey, Piece, Reason, SeenMap};
 
-use crate::{ServingDisks, Worker};
+use crate::ServingDisks;
 
 /// A file that was opened on the mount, and what the owner told of it. `M` is the descriptor there.
 #[derive(Debug)]
@@ -39,12 +38,12 @@ pub struct Answer {
 pub enum Detour {
     /// The range does not begin and end with blocks.
     Unaligned,
-    /// The announcement was refused.
-    Refused(Refused),
     /// The map says no plain place. With [`Reason::Standing`] the owner is asked for the disks.
     Map(Reason),
     /// Every copy failed.
     Disks,
+    /// The owner said something else of the blocks while the disk was asked.
+    Changed,
 }
 
 /// Parts of a buffer that the disks did not fill, in order.
@@ -61,18 +60,18 @@ impl<M: FileExt> ClientFile<M> {
         }
     }
 
-    /// Fills the buffer with the file's bytes from `offset_bytes` on.
+    /// Fills the buffer with the file's bytes from `offset_bytes` on, as `map` says and from the `disks` that
+    /// the owner told of.
     ///
     /// # Errors
     /// What the mount answered.
     pub fn read_at(
         &self,
-        worker: &mut Worker<'_>,
+        (map, disks): (&SeenMap, &ServingDisks),
         buffer: &mut AlignedBuffer,
         offset_bytes: u64,
     ) -> io::Result<Answer> {
-        let (left, detour) = self.read_directly(worker, buffer, offset_bytes);
-        // Nothing is announced any more: the owner may wait for that before the mount answers.
+        let (left, detour) = self.read_directly((map, disks), buffer, offset_bytes);
         let mut length_bytes = buffer.len();
         let mut through_mount_bytes = 0;
         for range in left {
@@ -95,41 +94,30 @@ impl<M: FileExt> ClientFile<M> {
     /// Asks the disks for what the map says plainly; what is left, and why.
     fn read_directly(
         &self,
-        worker: &mut Worker<'_>,
+        (map, disks): (&SeenMap, &ServingDisks),
         buffer: &mut AlignedBuffer,
         offset_bytes: u64,
     ) -> (Left, Option<Detour>) {
         let length_bytes = buffer.len();
-        let nothing = |why| {
-            let left = std::iter::once(0..length_bytes);
-            (left.collect(), Some(why))
-        };
         let Some((first, end)) = whole_blocks(offset_bytes, length_bytes as u64) else {
-            return nothing(Detour::Unaligned);
-        };
-        let blocks = Blocks::new(self.key.file, first, end);
-        let announced = match worker.operation.announce_read(blocks) {
-            Ok(announced) => announced,
-            Err(refused) => return nothing(Detour::Refused(refused)),
+            let everything = std::iter::once(0..length_bytes);
+            return (everything.collect(), Some(Detour::Unaligned));
         };
         let (mut left, mut detour) = (Left::new(), None);
         let mut done = 0;
         while done < length_bytes {
-            let (map, disks) = (worker.map, &worker.disks);
             let block = first + done as u64 / BLOCK_SIZE_BYTES;
-            let (blocks, found) = self.lookup(map, disks, &announced, block, end);
+            let piece = self.piece(block, end);
+            let blocks = piece.map_or(end - block, |piece| piece.blocks);
             let range = done..done + bytes_of(blocks);
             done = range.end;
-            let why = match found {
-                Found::Direct(direct) => {
-                    let bytes = &mut buffer[range.clone()];
-                    let mut copies = direct.copies().iter();
-                    if copies.any(|copy| disks.read(*copy, bytes).is_ok()) {
-                        continue;
-                    }
-                    Detour::Disks
-                }
-                Found::ThroughMount(reason) => Detour::Map(reason),
+            let read = match piece {
+                Some(piece) => read_piece((map, disks), &piece, &mut buffer[range.clone()]),
+                // Beyond what extents there can be.
+                None => Err(Detour::Map(Reason::NotInMap)),
+            };
+            let Err(why) = read else {
+                continue;
             };
             detour = detour.or(Some(why));
             match left.last_mut() {
@@ -137,31 +125,37 @@ impl<M: FileExt> ClientFile<M> {
                 _ => left.push(range),
             }
         }
-        drop(announced);
         (left, detour)
     }
 
-    /// Where the blocks from `block` on lie, up to `end` or as far as they lie together; how many.
-    fn lookup<'a>(
-        &self,
-        map: &SeenMap,
-        disks: &ServingDisks,
-        announced: &'a Announced<'_>,
-        block: u64,
-        end: u64,
-    ) -> (u64, Found<'a>) {
-        let Some(location) = self.schedule.locate(block) else {
-            // Beyond what extents there can be.
-            return (end - block, Found::ThroughMount(Reason::NotInMap));
-        };
-        let piece = Piece {
+    /// The blocks from `block` on, up to `end` or as far as they lie together.
+    fn piece(&self, block: u64, end: u64) -> Option<Piece> {
+        let location = self.schedule.locate(block)?;
+        Some(Piece {
             file: self.key,
             index: location.index,
             inside_blocks: location.inside_blocks,
             blocks: location.contiguous_blocks.min(end - block),
-        };
-        let found = map.lookup(announced, &disks.known, &piece);
-        (piece.blocks, found)
+        })
+    }
+}
+
+/// Fills `bytes` from a disk. What they hold where this fails is not said.
+fn read_piece(
+    (map, disks): (&SeenMap, &ServingDisks),
+    piece: &Piece,
+    bytes: &mut [u8],
+) -> Result<(), Detour> {
+    let places = map
+        .places_to_read(&disks.known, piece)
+        .map_err(Detour::Map)?;
+    let mut copies = places.copies().iter();
+    if !copies.any(|copy| disks.read(*copy, bytes).is_ok()) {
+        return Err(Detour::Disks);
+    }
+    match map.stands(&places) {
+        true => Ok(()),
+        false => Err(Detour::Changed),
     }
 }
 

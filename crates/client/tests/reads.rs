@@ -6,21 +6,18 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use spindle_base::{AuSize, DiskNumber, FileId, Striping};
-use spindle_client::{Answer, Client, ClientFile, Detour, NotDirect, ServingDisk, ServingDisks};
+use spindle_client::{Answer, ClientFile, Detour, NotDirect, ServingDisk, ServingDisks};
 use spindle_device::{AlignedBuffer, SeededRandom};
 use spindle_extent::schedule::Schedule;
 use spindle_format::ExtentCopy;
-use spindle_lease::map::{Allowed, Entry, FileKey, Reason, SharedMap};
-use spindle_lease::{Blocks, Leases, Refused};
+use spindle_lease::map::{Allowed, Entry, FileKey, Reason, SeenMap, SharedMap};
 
 const KEY: FileKey = FileKey {
     file: FileId(9),
@@ -52,32 +49,25 @@ fn bytes_of(block: u64, from: From) -> Vec<u8> {
 /// The group: disks, a mount, and their owner.
 struct Fixture {
     folder: tempfile::TempDir,
-    leases: Arc<Leases>,
     map: SharedMap,
+    seen: SeenMap,
     schedule: Schedule,
     /// Of each extent, its copies.
     extents: Vec<[ExtentCopy; 2]>,
-    client: Client,
 }
 
 impl Fixture {
     fn new(striping: Striping) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let leases = Leases::create().unwrap();
-        let number = leases.let_in(100).unwrap();
         let map = SharedMap::create().unwrap();
         let schedule = Schedule::new(striping, AuSize::from_bytes(1 << 20).unwrap());
-        let shared = leases.memory().descriptor().try_clone_to_owned().unwrap();
-        let shared = spindle_device::SharedMemory::from_descriptor(shared).unwrap();
-        let seen = map.memory().read_only().unwrap();
-        let client = Client::new(Leases::new(shared).unwrap(), number, seen).unwrap();
+        let seen = SeenMap::new(map.memory().read_only().unwrap()).unwrap();
         let mut fixture = Self {
             folder,
-            leases: Arc::new(leases),
             map,
+            seen,
             schedule,
             extents: Vec::new(),
-            client,
         };
         fixture.place_extents();
         fixture.write_everything();
@@ -156,7 +146,7 @@ impl Fixture {
         self.map.set(KEY, index, &entry).unwrap();
     }
 
-    fn disks(&self) -> Arc<ServingDisks> {
+    fn disks(&self) -> ServingDisks {
         let open = |disk| {
             let mut options = OpenOptions::new();
             let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap();
@@ -165,7 +155,7 @@ impl Fixture {
             Some(ServingDisk::new(file, DISK_BLOCKS).unwrap())
         };
         let disks = (0..DISKS_COUNT).map(open).collect();
-        Arc::new(ServingDisks::new(self.map.standing(), disks))
+        ServingDisks::new(self.map.standing().number(), disks)
     }
 
     fn open(&self) -> ClientFile {
@@ -173,11 +163,12 @@ impl Fixture {
         ClientFile::new(KEY, self.schedule, mount)
     }
 
-    /// Reads blocks by a new worker, and looks where each came from.
+    /// Reads blocks, and looks where each came from.
     fn read(&self, first: u64, blocks: u64) -> (Vec<From>, Answer) {
-        let mut worker = self.client.worker(self.disks()).unwrap();
+        let disks = self.disks();
         let mut buffer = AlignedBuffer::zeroed(usize::try_from(blocks).unwrap() * BLOCK_BYTES);
-        let answer = self.open().read_at(&mut worker, &mut buffer, first * 4096);
+        let by = (&self.seen, &disks);
+        let answer = self.open().read_at(by, &mut buffer, first * 4096);
         (origins(first, &buffer), answer.unwrap())
     }
 }
@@ -273,48 +264,30 @@ fn a_disk_that_fails_is_read_around_by_another_copy_and_then_by_the_mount() {
 }
 
 #[test]
-fn what_is_revoked_unaligned_or_of_another_standing_comes_from_the_mount() {
-    let mut fixture = Fixture::new(Striping::Coarse);
-    let leases = Arc::clone(&fixture.leases);
-    let revocation = leases.revoke(Blocks::new(KEY.file, 7, 8)).unwrap();
-    let (from, answer) = fixture.read(0, 8);
-    assert_eq!(from, [From::Mount; 8]);
-    assert_eq!(answer.detour, Some(Detour::Refused(Refused::Revoked)));
-    drop(revocation);
-    assert_eq!(fixture.read(0, 8).0, [From::Copy(0); 8]);
-
-    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
+fn what_is_unaligned_or_of_another_standing_comes_from_the_mount() {
+    let fixture = Fixture::new(Striping::Coarse);
+    let before = fixture.disks();
     let file = fixture.open();
     for (offset_bytes, length_bytes) in [(512, 4096), (0, 512)] {
         let mut buffer = AlignedBuffer::zeroed(length_bytes);
-        let answer = file.read_at(&mut worker, &mut buffer, offset_bytes);
+        let answer = file.read_at((&fixture.seen, &before), &mut buffer, offset_bytes);
         assert_eq!(answer.unwrap().detour, Some(Detour::Unaligned));
         let word = u64::from_le_bytes(*buffer.first_chunk().unwrap());
         assert_eq!(word & 0xff, 99);
     }
 
-    let (before, mut buffer) = (fixture.disks(), AlignedBuffer::zeroed(4096));
-    fixture.map.raise_standing(&fixture.leases);
+    let mut buffer = AlignedBuffer::zeroed(4096);
+    fixture.map.standing().raise();
     let now = fixture.disks();
-    let mut worker = fixture.client.worker(before).unwrap();
-    let answer = fixture.open().read_at(&mut worker, &mut buffer, 0).unwrap();
-    assert_eq!(answer.detour, Some(Detour::Map(Reason::Standing)));
-    worker.learn(now);
-    let answer = fixture.open().read_at(&mut worker, &mut buffer, 0).unwrap();
-    assert_eq!((answer.detour, answer.direct_bytes), (None, 4096));
-}
-
-#[test]
-fn two_workers_of_a_client_never_have_one_place() {
-    let fixture = Fixture::new(Striping::Coarse);
-    let new = || fixture.client.worker(fixture.disks());
-    let mut workers: Vec<_> = std::iter::from_fn(new).collect();
-    assert_eq!(workers.len(), spindle_lease::OPERATIONS_COUNT);
-    // What is given back is the next one's, and nothing else is.
-    drop(workers.swap_remove(17));
-    let next = new().expect("a place was given back");
-    assert!(new().is_none());
-    drop(next);
+    let mut read = |disks| {
+        let answer = file
+            .read_at((&fixture.seen, disks), &mut buffer, 0)
+            .unwrap();
+        (answer.detour, answer.direct_bytes)
+    };
+    let standing = Some(Detour::Map(Reason::Standing));
+    assert_eq!(read(&before), (standing, 0));
+    assert_eq!(read(&now), (None, 4096));
 }
 
 #[test]
@@ -329,10 +302,11 @@ fn a_read_ends_where_the_file_does() {
     let mount = OpenOptions::new().write(true).open(fixture.path("mount"));
     let length_bytes = (first + 2) * 4096 + 100;
     mount.unwrap().set_len(length_bytes).unwrap();
-    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
-    let mut read = |blocks: usize, at: u64| {
+    let disks = fixture.disks();
+    let read = |blocks: usize, at: u64| {
         let mut buffer = AlignedBuffer::zeroed(blocks * BLOCK_BYTES);
-        let answer = fixture.open().read_at(&mut worker, &mut buffer, at * 4096);
+        let by = (&fixture.seen, &disks);
+        let answer = fixture.open().read_at(by, &mut buffer, at * 4096);
         let answer = answer.unwrap();
         (answer.length_bytes, answer.direct_bytes, answer.detour)
     };
@@ -350,45 +324,6 @@ fn a_descriptor_through_the_page_cache_is_no_disk() {
     assert_eq!(ServingDisk::new(file, 1).unwrap_err(), NotDirect);
 }
 
-/// A mount that looks what its caller has announced.
-struct Watching<'a> {
-    leases: &'a Leases,
-    asked_count: &'a AtomicUsize,
-}
-
-impl FileExt for Watching<'_> {
-    fn read_at(&self, bytes: &mut [u8], _offset_bytes: u64) -> io::Result<usize> {
-        let everything = self.leases.revoke(Blocks::ALL).unwrap();
-        assert!(everything.under_way().is_empty());
-        self.asked_count.fetch_add(1, Ordering::SeqCst);
-        Ok(bytes.len())
-    }
-
-    fn write_at(&self, _bytes: &[u8], _offset_bytes: u64) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-#[test]
-fn nothing_is_announced_while_the_mount_is_asked() {
-    let mut fixture = Fixture::new(Striping::Coarse);
-    for index in [1, 3] {
-        fixture.publish(index, Allowed::Nothing);
-    }
-    let asked_count = AtomicUsize::new(0);
-    let mount = Watching {
-        leases: &fixture.leases,
-        asked_count: &asked_count,
-    };
-    let mut worker = fixture.client.worker(fixture.disks()).unwrap();
-    let mut buffer = AlignedBuffer::zeroed(16 * BLOCK_BYTES);
-    let file = ClientFile::new(KEY, fixture.schedule, mount);
-    // Extent 1 is block 1, extent 3 blocks 4 to 7: two parts.
-    let answer = file.read_at(&mut worker, &mut buffer, 0).unwrap();
-    assert_eq!(answer.direct_bytes, 11 * BLOCK_BYTES);
-    assert_eq!(asked_count.load(Ordering::SeqCst), 2);
-}
-
 /// Its drop ends the threads, whatever became of the test.
 struct End<'a>(&'a AtomicBool);
 
@@ -403,14 +338,13 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
     let mut fixture = Fixture::new(Striping::Coarse);
     let index = 9;
     let first = fixture.schedule.first_block(index);
-    let blocks = Blocks::new(KEY.file, first, first + 256);
     let disks = fixture.disks();
     let is_over = AtomicBool::new(false);
     let direct_count = AtomicUsize::new(0);
+    let changed_count = AtomicUsize::new(0);
     let Fixture {
-        leases,
         map,
-        client,
+        seen,
         extents,
         folder,
         schedule,
@@ -427,20 +361,21 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
         .collect();
     std::thread::scope(|scope| {
         for place in 0..2 {
-            let (disks, is_over, direct_count) = (Arc::clone(&disks), &is_over, &direct_count);
-            let (client, path) = (&*client, folder.path().join("mount"));
+            let (is_over, direct_count, changed_count) = (&is_over, &direct_count, &changed_count);
+            let (by, path) = ((&*seen, &disks), folder.path().join("mount"));
             let schedule = *schedule;
             scope.spawn(move || {
                 let file = ClientFile::new(KEY, schedule, File::open(path).unwrap());
-                let mut worker = client.worker(disks).unwrap();
                 let mut random = SeededRandom::new(place as u64);
                 let mut buffer = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
                 while !is_over.load(Ordering::Relaxed) {
                     let block = first + random.below(253);
-                    let answer = file.read_at(&mut worker, &mut buffer, block * 4096);
+                    let answer = file.read_at(by, &mut buffer, block * 4096);
                     origins(block, &buffer);
-                    let is_direct = answer.unwrap().detour.is_none();
-                    direct_count.fetch_add(usize::from(is_direct), Ordering::Relaxed);
+                    let detour = answer.unwrap().detour;
+                    direct_count.fetch_add(usize::from(detour.is_none()), Ordering::Relaxed);
+                    let is_changed = usize::from(detour == Some(Detour::Changed));
+                    changed_count.fetch_add(is_changed, Ordering::Relaxed);
                 }
             });
         }
@@ -451,28 +386,23 @@ fn what_is_read_while_extents_move_is_what_the_file_holds() {
         let disk = &writing[usize::from(moving.disk().0)];
         let until = Instant::now() + Duration::from_secs(30);
         for turn in 0.. {
-            if turn >= 50 && direct_count.load(Ordering::Relaxed) > 500 {
+            let counts = [&direct_count, &changed_count].map(|it| it.load(Ordering::Relaxed));
+            if turn >= 50 && counts[0] > 500 && counts[1] > 0 {
                 break;
             }
             assert!(
                 Instant::now() < until,
-                "{turn} moves, {direct_count:?} reads"
+                "{turn} moves, {counts:?} reads that counted and did not"
             );
             let [old, new] = match turn % 2 {
                 0 => [moving, second],
                 _ => [second, moving],
             };
-            let revocation = leases.revoke(blocks).unwrap();
-            while !revocation.under_way().is_empty() {
-                assert!(Instant::now() < until, "{:?}", revocation.under_way());
-                std::thread::sleep(Duration::from_micros(20));
-            }
             let mut bytes = vec![0; 256 * BLOCK_BYTES];
             disk.read_exact_at(&mut bytes, old.start_bytes()).unwrap();
             disk.write_all_at(&bytes, new.start_bytes()).unwrap();
             let entry = Entry::new(&[new, other], 256, Allowed::Read).unwrap();
             map.set(KEY, index, &entry).unwrap();
-            drop(revocation);
             bytes.fill(0);
             disk.write_all_at(&bytes, old.start_bytes()).unwrap();
         }

@@ -122,7 +122,7 @@ impl Leases {
     }
 
     /// The owner goes on without each write that a client has announced and not ended.
-    pub(crate) fn overtake_writes(&self) {
+    pub fn overtake_writes(&self) {
         for client in self.clients() {
             let mut under_way = self.under_way_of(client.number());
             under_way.retain(|found| matches!(found.mode, Mode::Waits | Mode::Write));

@@ -121,8 +121,6 @@ impl Blocks {
 /// What an operation is about to do, or has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It reads.
-    Read,
     /// It waits for locks, and has written nothing.
     Waits,
     /// It writes, to every copy.
@@ -143,17 +141,15 @@ impl Mode {
 pub(crate) const KIND_BITS: u32 = 3;
 pub(crate) const KIND: u64 = (1 << KIND_BITS) - 1;
 pub(crate) const NOTHING: u64 = 0;
-pub(crate) const READ: u64 = 1;
+/// It waits for its locks.
+pub(crate) const WAITS: u64 = 1;
 pub(crate) const WRITE: u64 = 2;
 pub(crate) const TORN: u64 = 3;
 /// A write that the owner did not wait for.
 pub(crate) const OVERTAKEN: u64 = 4;
-/// It waits for its locks.
-pub(crate) const WAITS: u64 = 5;
 
 pub(crate) const fn mode_of(state: u64) -> Option<Mode> {
     match state & KIND {
-        READ => Some(Mode::Read),
         WAITS => Some(Mode::Waits),
         WRITE | OVERTAKEN => Some(Mode::Write),
         TORN => Some(Mode::Torn),

@@ -14,10 +14,15 @@
 //! - What a client finds lies on a disk that it knows, inside it, whatever the memory holds.
 //!
 //! # The order in which it is right
-//! A client announces its operation, looks at what is revoked, and then looks here:
-//! [`SeenMap::lookup`] takes the announcement. The owner revokes, waits until nothing is under way there,
-//! changes the entry, and lifts the revocation. So whoever is not refused sees the entry as it is, for as
-//! long as the operation lasts. Without a revocation the owner may only say *more* than before
+//! **Who reads** announces nothing. It looks ([`SeenMap::places_to_read`]), asks a disk, and looks again
+//! ([`SeenMap::stands`]): the owner changes what the map says before it changes what lies at the place, so
+//! that what was read counts where the map still says the same. An entry that was closed and says the same
+//! again is another one.
+//!
+//! **Who writes** announces its operation, looks at what is revoked, and then looks here:
+//! [`SeenMap::places_to_write`] takes the announcement. The owner revokes, waits until nothing is under way
+//! there, changes the entry, and lifts the revocation. So whoever is not refused sees the entry as it is,
+//! for as long as the operation lasts. Without a revocation the owner may only say *more* than before
 //! (blocks that hold data now, a hole that was filled, leave to write; not one more copy of what may
 //! be written already, which a write under way would miss), or, holding the lock of the blocks, that
 //! a write of the mount waits in the memory.
@@ -37,5 +42,5 @@ mod tests;
 
 pub use entry::{Allowed, Entry, EntryError};
 pub use layout::FileKey;
-pub use seen::{CopyPlace, Direct, Disks, Found, Piece, Reason, SeenMap};
-pub use shared::{NoRoom, SharedMap};
+pub use seen::{CopyPlace, Disks, Piece, ReadPlaces, Reason, SeenMap, WritePlaces};
+pub use shared::{NoRoom, SharedMap, StandingWord};

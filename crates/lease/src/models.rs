@@ -23,16 +23,16 @@ pub fn what_is_revoked_is_touched_by_one() {
     let client = leases.let_in(2).expect("a place");
     let touched = Arc::new(AtomicU64::new(0));
     let (shared, seen) = (Arc::clone(&leases), Arc::clone(&touched));
-    let reader = thread::spawn(move || {
+    let writer = thread::spawn(move || {
         let mut operation = shared.operation(client, 0);
-        if let Ok(announced) = operation.announce_read(blocks(0)) {
+        if let Ok(announced) = operation.announce_write(blocks(0), |_| Patience::GiveUp) {
             let before = seen.load(Ordering::Relaxed);
             assert_eq!(
                 seen.load(Ordering::Relaxed),
                 before,
-                "it moved under a reader"
+                "it moved under a writer"
             );
-            drop(announced);
+            announced.done();
         }
     });
     let revocation = leases.revoke(blocks(0)).expect("a place");
@@ -40,7 +40,7 @@ pub fn what_is_revoked_is_touched_by_one() {
         touched.store(1, Ordering::Relaxed);
     }
     drop(revocation);
-    reader.join().expect("no panic");
+    writer.join().expect("no panic");
 }
 
 /// What a client wrote before its announcement ended, the owner finds when it finds none.
@@ -139,11 +139,12 @@ pub fn a_takeover_leaves_no_moment() {
     let client = leases.let_in(2).expect("a place");
     std::mem::forget(leases.revoke(blocks(0)).expect("a place"));
     let shared = Arc::clone(&leases);
-    let reader = thread::spawn(move || {
+    let writer = thread::spawn(move || {
         let mut operation = shared.operation(client, 0);
-        assert!(operation.announce_read(blocks(0)).is_err());
+        let announced = operation.announce_write(blocks(0), |_| Patience::GiveUp);
+        assert!(announced.is_err());
     });
     let everything = leases.take_over();
-    reader.join().expect("no panic");
+    writer.join().expect("no panic");
     drop(everything);
 }

@@ -6,9 +6,7 @@ use spindle_device::words::fence;
 
 use crate::Leases;
 use crate::clients::Client;
-use crate::layout::{
-    Blocks, ClientNumber, KIND, Mode, NOTHING, OVERTAKEN, READ, Record, TORN, WAITS, WRITE,
-};
+use crate::layout::{Blocks, ClientNumber, KIND, NOTHING, OVERTAKEN, Record, TORN, WAITS, WRITE};
 use crate::locks::{HeldLock, Holder, Places};
 
 /// A place for one operation at a time, of one client. One thread has it.
@@ -90,22 +88,6 @@ impl<'a> Operation<'a> {
         Holder::new(self.client.number(), self.index)
     }
 
-    /// Announces a read of these blocks.
-    ///
-    /// # Errors
-    /// Why the caller has to go another way.
-    pub fn announce_read(&mut self, blocks: Blocks) -> Result<Announced<'_>, Refused> {
-        let state = self.announce(READ, blocks)?;
-        let locked = None;
-        Ok(Announced {
-            operation: self,
-            blocks,
-            state,
-            locked,
-            is_done: true,
-        })
-    }
-
     /// Announces a write to all copies of these blocks, at most [`crate::locks::WRITE_BLOCKS_MAX`],
     /// and locks them. Where somebody else has a lock, `patience` is asked, with the number of times
     /// that it was.
@@ -121,7 +103,7 @@ impl<'a> Operation<'a> {
         mut patience: impl FnMut(u32) -> Patience,
     ) -> Result<Announced<'_>, Refused> {
         let places = Places::of(blocks);
-        let waiting = self.announce(WAITS, blocks)?;
+        let waiting = self.announce(blocks)?;
         let state = waiting & !KIND | WRITE;
         let mut taken = 0;
         let mut round = 0;
@@ -155,7 +137,7 @@ impl<'a> Operation<'a> {
             operation: self,
             blocks,
             state,
-            locked: Some(places),
+            locked: places,
             is_done: false,
         })
     }
@@ -183,12 +165,12 @@ impl<'a> Operation<'a> {
         !self.is_owner() && self.leases.is_revoked(blocks)
     }
 
-    fn announce(&self, kind: u64, blocks: Blocks) -> Result<u64, Refused> {
+    fn announce(&self, blocks: Blocks) -> Result<u64, Refused> {
         let record = self.record();
         if record.state().load(Ordering::Acquire) & KIND != NOTHING {
             return Err(Refused::Torn);
         }
-        let state = record.say(kind, blocks);
+        let state = record.say(WAITS, blocks);
         // One of two sees the other: who revokes stores that and then looks here.
         fence(Ordering::SeqCst);
         let refused = if !self.leases.is_client(self.client) {
@@ -204,14 +186,14 @@ impl<'a> Operation<'a> {
 }
 
 /// Blocks that were announced. Its drop ends that: nothing of the operation may be under way any
-/// more, on no disk. A write that was not said to be [done](Self::done) ends torn.
+/// more, on no disk. What was not said to be [done](Self::done) ends torn.
 #[derive(Debug)]
 #[must_use = "the announcement ends with it"]
 pub struct Announced<'a> {
     operation: &'a Operation<'a>,
     blocks: Blocks,
     state: u64,
-    locked: Option<Places>,
+    locked: Places,
     is_done: bool,
 }
 
@@ -220,15 +202,6 @@ impl Announced<'_> {
     #[must_use]
     pub const fn blocks(&self) -> Blocks {
         self.blocks
-    }
-
-    /// What was announced.
-    #[must_use]
-    pub const fn mode(&self) -> Mode {
-        match &self.locked {
-            Some(_) => Mode::Write,
-            None => Mode::Read,
-        }
     }
 
     /// Ends it: every disk has answered well.
@@ -247,9 +220,7 @@ impl Drop for Announced<'_> {
         if found == Err(ended | OVERTAKEN) {
             word.store(torn, Ordering::Release);
         }
-        if let Some(places) = &self.locked {
-            let holder = self.operation.holder();
-            self.operation.leases.give_back_locks(places, holder);
-        }
+        let holder = self.operation.holder();
+        (self.operation.leases).give_back_locks(&self.locked, holder);
     }
 }

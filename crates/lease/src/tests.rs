@@ -18,16 +18,16 @@ fn what_is_announced_is_found_until_it_ends_and_only_where_it_is() {
     let leases = Leases::create().unwrap();
     let client = leases.let_in(100).unwrap();
     let mut operation = leases.operation(client, 3);
-    let announced = operation.announce_read(blocks(8, 10)).unwrap();
+    let announced = operation.announce_write(blocks(8, 10), give_up).unwrap();
     for (first, end, is_met) in [(0, 8, false), (0, 9, true), (9, 20, true), (10, 20, false)] {
         let revocation = leases.revoke(blocks(first, end)).unwrap();
         let found = revocation.under_way();
         assert_eq!(!found.is_empty(), is_met, "{first} to {end}");
-        assert!(revocation.writes_under_way().is_empty());
+        assert_eq!(revocation.writes_under_way().len(), found.len());
         if let [found] = &found[..] {
             assert_eq!(
                 (found.client(), found.blocks(), found.mode()),
-                (client.number(), blocks(8, 10), Mode::Read)
+                (client.number(), blocks(8, 10), Mode::Write)
             );
             assert!(!found.has_ended());
         }
@@ -36,7 +36,7 @@ fn what_is_announced_is_found_until_it_ends_and_only_where_it_is() {
     assert!(other_file.under_way().is_empty());
     let everything = leases.revoke(Blocks::ALL).unwrap();
     let found = everything.under_way();
-    drop(announced);
+    announced.done();
     assert!(found[0].has_ended());
     assert!(everything.under_way().is_empty());
 }
@@ -48,15 +48,14 @@ fn what_is_revoked_is_announced_by_nobody_but_the_owner() {
     let owner = leases.let_in_owner(1);
     let mut operation = leases.operation(client, 0);
     let revocation = leases.revoke(blocks(4, 8)).unwrap();
-    assert_eq!(
-        operation.announce_read(blocks(7, 9)).unwrap_err(),
-        Refused::Revoked
-    );
-    assert_eq!(
-        operation.announce_write(blocks(0, 5), give_up).unwrap_err(),
-        Refused::Revoked
-    );
-    drop(operation.announce_read(blocks(8, 9)).unwrap());
+    for (first, end) in [(7, 9), (0, 5)] {
+        let refused = operation.announce_write(blocks(first, end), give_up);
+        assert_eq!(refused.unwrap_err(), Refused::Revoked);
+    }
+    operation
+        .announce_write(blocks(8, 9), give_up)
+        .unwrap()
+        .done();
     leases
         .operation(owner, 0)
         .announce_write(blocks(0, 5), give_up)
@@ -70,7 +69,7 @@ fn what_is_revoked_is_announced_by_nobody_but_the_owner() {
 }
 
 #[test]
-fn two_writers_of_a_block_come_one_after_the_other_and_readers_wait_for_nobody() {
+fn two_writers_of_a_block_come_one_after_the_other() {
     let leases = Leases::create().unwrap();
     let [one, two] = [100, 101].map(|id| leases.let_in(id).unwrap());
     let mut first = leases.operation(one, 0);
@@ -81,7 +80,6 @@ fn two_writers_of_a_block_come_one_after_the_other_and_readers_wait_for_nobody()
         second.announce_write(blocks(0, 256), give_up).unwrap_err(),
         Refused::Locked(held_by)
     );
-    drop(second.announce_read(blocks(2, 4)).unwrap());
     // Another file's, in all likelihood another word.
     let other = Blocks::new(FileId(8), 2, 4);
     second.announce_write(other, give_up).unwrap().done();
@@ -125,7 +123,6 @@ fn what_a_dead_client_left_is_known_to_the_next_owner_too_and_goes_with_its_numb
     let client = leases.let_in(100).unwrap();
     let mut operation = leases.operation(client, 5);
     std::mem::forget(operation.announce_write(blocks(2, 4), give_up).unwrap());
-    std::mem::forget(leases.operation(client, 6).announce_read(blocks(0, 1)));
     let memory = leases.memory().descriptor().try_clone_to_owned().unwrap();
     let next = Leases::new(SharedMemory::from_descriptor(memory).unwrap()).unwrap();
     let everything = next.take_over();
@@ -150,7 +147,7 @@ fn what_a_dead_client_left_is_known_to_the_next_owner_too_and_goes_with_its_numb
     assert_eq!(
         leases
             .operation(client, 7)
-            .announce_read(blocks(2, 4))
+            .announce_write(blocks(2, 4), give_up)
             .unwrap_err(),
         Refused::Gone
     );
@@ -165,11 +162,12 @@ fn a_new_owner_has_everything_to_itself_and_nothing_of_the_former_one_stays_revo
     }
     let everything = leases.take_over();
     let mut operation = leases.operation(client, 0);
-    let refused = operation.announce_read(blocks(50, 51)).unwrap_err();
-    assert_eq!(refused, Refused::Revoked);
+    let refused = operation.announce_write(blocks(50, 51), give_up);
+    assert_eq!(refused.unwrap_err(), Refused::Revoked);
     drop(everything);
     for first in [0, 10, 20, 50] {
-        drop(operation.announce_read(blocks(first, first + 1)).unwrap());
+        let announced = operation.announce_write(blocks(first, first + 1), give_up);
+        announced.unwrap().done();
     }
     assert!(!leases.is_revoked(Blocks::ALL));
 }
@@ -198,7 +196,9 @@ fn a_write_that_the_owner_overtakes_is_torn_until_it_was_compared() {
     };
     assert_eq!((found.mode(), found.blocks()), (Mode::Torn, blocks(2, 4)));
     assert_eq!(
-        operation.announce_read(blocks(9, 10)).unwrap_err(),
+        operation
+            .announce_write(blocks(9, 10), give_up)
+            .unwrap_err(),
         Refused::Torn
     );
     found.is_compared();

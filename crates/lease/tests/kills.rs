@@ -124,13 +124,6 @@ fn work(leases: &Leases, copies: &Copies, client: Client, index: usize, seed: u6
     let mut operation = leases.operation(client, index);
     loop {
         let blocks = some_blocks(&mut random);
-        if random.chance(1, 4) {
-            if let Ok(announced) = operation.announce_read(blocks) {
-                copies.words(0, blocks)[0].load(Ordering::Relaxed);
-                drop(announced);
-            }
-            continue;
-        }
         let announced = operation.announce_write(blocks, |round| match round {
             0..1000 => waits_a_turn(),
             _ => Patience::GiveUp,

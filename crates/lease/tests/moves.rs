@@ -19,7 +19,7 @@ use spindle_base::{DiskNumber, FileId};
 use spindle_device::{ReadOnlyMemory, SeededRandom, SharedMemory};
 use spindle_format::ExtentCopy;
 use spindle_lease::map::{
-    Allowed, CopyPlace, Disks, Entry, FileKey, Found, Piece, Reason, SeenMap, SharedMap,
+    Allowed, CopyPlace, Disks, Entry, FileKey, Piece, Reason, SeenMap, SharedMap,
 };
 use spindle_lease::{Blocks, Client, ClientNumber, Leases, Mode, Patience, Refused, UnderWay};
 
@@ -49,6 +49,8 @@ struct Notes(SharedMemory);
 enum Count {
     Reads,
     Writes,
+    /// Reads that did not count, because the owner had said something else meanwhile.
+    InVain,
     /// As one of [`Reason`]: the first of as many.
     ThroughMount,
 }
@@ -245,22 +247,22 @@ impl Worker<'_> {
         let answered: Vec<u64> = range
             .map(|block| self.notes.answered(block).load(Ordering::SeqCst))
             .collect();
-        let mut operation = self.leases.operation(self.client, self.index);
-        let Ok(announced) = operation.announce_read(blocks) else {
-            // As long as the mount takes.
-            pause(100);
+        let places = match self.seen.places_to_read(&self.told, piece) {
+            Ok(places) => places,
+            Err(reason) => return Some(reason),
+        };
+        let place = places.copies()[self.random.index(places.copies().len())];
+        pause(20);
+        let found = self.disks.read(place, piece.blocks);
+        if !self.seen.stands(&places) {
+            self.notes
+                .count(Count::InVain)
+                .fetch_add(1, Ordering::SeqCst);
             return None;
-        };
-        let direct = match self.seen.lookup(&announced, &self.told, piece) {
-            Found::Direct(direct) => direct,
-            Found::ThroughMount(reason) => return Some(reason),
-        };
+        }
         self.notes
             .count(Count::Reads)
             .fetch_add(1, Ordering::SeqCst);
-        let place = direct.copies()[self.random.index(direct.copies().len())];
-        pause(20);
-        let found = self.disks.read(place, piece.blocks);
         for ((smallest, _), answered) in found.iter().zip(&answered) {
             if smallest < answered {
                 say_and_end(&format!(
@@ -268,7 +270,6 @@ impl Worker<'_> {
                 ));
             }
         }
-        drop(announced);
         None
     }
 
@@ -286,8 +287,8 @@ impl Worker<'_> {
                 return None;
             }
         };
-        match self.seen.lookup(&announced, &self.told, piece) {
-            Found::Direct(direct) => {
+        match self.seen.places_to_write(&announced, &self.told, piece) {
+            Ok(places) => {
                 self.notes
                     .count(Count::Writes)
                     .fetch_add(1, Ordering::SeqCst);
@@ -295,7 +296,7 @@ impl Worker<'_> {
                 for block in blocks.first..blocks.end {
                     self.notes.begun(block).store(value, Ordering::SeqCst);
                 }
-                for place in direct.copies() {
+                for place in places.copies() {
                     // As long as a disk takes: most kills come here.
                     pause(30);
                     self.disks.write(*place, piece.blocks, value);
@@ -304,7 +305,7 @@ impl Worker<'_> {
                     self.notes.answered(block).store(value, Ordering::SeqCst);
                 }
             }
-            Found::ThroughMount(reason) => {
+            Err(reason) => {
                 announced.done();
                 return Some(reason);
             }
@@ -585,13 +586,14 @@ impl Owner {
     }
 
     fn tell_standing(&self) {
-        let standing = self.map.standing();
+        let standing = self.map.standing().number();
         self.notes.standing().store(standing, Ordering::SeqCst);
     }
 
     /// The disks are not as they were: who writes is overtaken, and nobody asks a disk until it is told.
     fn outage(&mut self) {
-        self.map.raise_standing(&self.leases);
+        self.map.standing().raise();
+        self.leases.overtake_writes();
         // What was announced before ends; no owner would wait for that.
         let everything = self.leases.revoke(Blocks::ALL).unwrap();
         let until = Instant::now() + Duration::from_secs(10);
@@ -687,8 +689,12 @@ fn what_was_answered_is_there_and_nothing_is_in_an_old_place_whoever_is_killed()
     for place in &owner.free {
         owner.check_is_free(*place);
     }
-    for count in [Count::Reads, Count::Writes] {
-        assert!(owner.notes.count(count).load(Ordering::SeqCst) > 1000);
+    for (count, least) in [
+        (Count::Reads, 1000),
+        (Count::Writes, 1000),
+        (Count::InVain, 20),
+    ] {
+        assert!(owner.notes.count(count).load(Ordering::SeqCst) > least);
     }
     for reason in [
         Reason::Standing,

@@ -12,10 +12,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use spindle_base::{DiskNumber, FileId};
 use spindle_device::{SeededRandom, SharedMemory};
 use spindle_format::ExtentCopy;
-use spindle_lease::map::{
-    Allowed, Disks, Entry, FileKey, Found, Piece, Reason, SeenMap, SharedMap,
-};
-use spindle_lease::{Blocks, Client, Leases};
+use spindle_lease::map::{Allowed, Disks, Entry, FileKey, Piece, Reason, SeenMap, SharedMap};
 
 const CHILD: &str = "SPINDLE_LEASE_OWNERS_CHILD";
 const FILES_COUNT: u64 = 3;
@@ -108,16 +105,14 @@ impl Running {
 }
 
 /// A client.
-struct By<'a> {
-    leases: &'a Leases,
-    client: Client,
+struct By {
     seen: SeenMap,
 }
 
 /// As an owner tells its clients.
 fn told_by(map: &SharedMap) -> Disks {
     Disks {
-        standing: map.standing(),
+        standing: map.standing().number(),
         blocks: vec![DISK_BLOCKS; 3],
     }
 }
@@ -131,11 +126,8 @@ struct Tally {
 }
 
 /// Looks at every extent.
-fn look(by: &By<'_>, told: &Disks, changes: bool, tally: &mut Tally) {
+fn look(by: &By, told: &Disks, changes: bool, tally: &mut Tally) {
     for file in 0..FILES_COUNT {
-        let mut operation = by.leases.operation(by.client, 0);
-        let announced = operation.announce_read(Blocks::new(FileId(file), 0, 1));
-        let announced = announced.unwrap();
         for index in INDICES {
             let piece = Piece {
                 file: key(file),
@@ -143,16 +135,19 @@ fn look(by: &By<'_>, told: &Disks, changes: bool, tally: &mut Tally) {
                 inside_blocks: 0,
                 blocks: 1 << CLASS,
             };
-            match by.seen.lookup(&announced, told, &piece) {
-                Found::Direct(direct) => {
-                    let found = direct.copies().iter().map(|copy| copy.offset_bytes >> 12);
+            match by.seen.places_to_read(told, &piece) {
+                Ok(places_found) => {
+                    let found = places_found
+                        .copies()
+                        .iter()
+                        .map(|copy| copy.offset_bytes >> 12);
                     let found: Vec<u64> = found.collect();
                     let turn = (found[0] >> CLASS) / 256 / FILES_COUNT;
                     assert_eq!(found, places(file, index, turn), "{piece:?}");
                     tally.direct += 1;
                 }
-                Found::ThroughMount(Reason::Changes) if changes => tally.changes += 1,
-                Found::ThroughMount(reason) => {
+                Err(Reason::Changes) if changes => tally.changes += 1,
+                Err(reason) => {
                     let is_right = matches!(
                         reason,
                         Reason::NotAllowed | Reason::NotInMap | Reason::Standing
@@ -167,14 +162,10 @@ fn look(by: &By<'_>, told: &Disks, changes: bool, tally: &mut Tally) {
 
 #[test]
 fn a_client_finds_what_an_owner_said_or_the_mount_wherever_owners_are_killed() {
-    let leases = Leases::create().unwrap();
-    let client = leases.let_in(100).unwrap();
     let map = SharedMap::create().unwrap();
     let begun = SharedMemory::create("begun", 4096).unwrap();
     let memory = map.memory().read_only().unwrap();
     let by = By {
-        leases: &leases,
-        client,
         seen: SeenMap::new(memory).unwrap(),
     };
     let mut random = SeededRandom::new(3);

@@ -58,7 +58,9 @@ models! {
         what_is_overtaken_is_torn,
         a_takeover_leaves_no_moment;
     map:
-        what_moves_is_found_where_it_lies,
+        what_moves_is_read_where_it_lies,
+        what_was_closed_meanwhile_does_not_count,
+        what_was_read_behind_an_outage_does_not_count,
         an_entry_is_found_whole,
         the_next_file_in_a_place_is_not_taken_for_the_one_before,
         the_file_before_in_a_place_is_not_taken_for_the_next,

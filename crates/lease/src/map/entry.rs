@@ -135,13 +135,25 @@ impl Entry {
         Ok(())
     }
 
+    /// Whether it says what the other one says of the same copies, and perhaps more: who acts by that one
+    /// does nothing wrong.
+    pub(super) fn adds_to(&self, before: &Self) -> bool {
+        let may_read =
+            |entry: &Self| matches!(entry.allowed, Allowed::Read | Allowed::ReadAndWrite);
+        let may_write = |entry: &Self| entry.allowed == Allowed::ReadAndWrite;
+        self.copies == before.copies
+            && self.limit_blocks >= before.limit_blocks
+            && may_read(self) >= may_read(before)
+            && may_write(self) >= may_write(before)
+    }
+
     pub(super) const fn words(&self) -> [u64; COPIES_MAX] {
         self.copies
     }
 
-    pub(super) const fn state(&self, copies_version: u32) -> EntryState {
+    pub(super) const fn state(&self, version: u32) -> EntryState {
         EntryState(
-            (copies_version as u64) << VERSION_SHIFT
+            (version as u64) << VERSION_SHIFT
                 | (self.allowed as u64) << ALLOWED_SHIFT
                 | self.limit_blocks as u64,
         )
@@ -149,7 +161,7 @@ impl Entry {
 }
 
 /// An entry's state: bits 0 to 23 how many blocks, 24 to 31 what may be done with them, 32 to 63 how
-/// often the copies were other ones.
+/// often it has said less than before, or other copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryState(pub(super) u64);
 
@@ -166,7 +178,7 @@ impl EntryState {
         Allowed::ALL.get(usize::try_from(code).ok()?).copied()
     }
 
-    pub(super) const fn copies_version(self) -> u32 {
+    pub(super) const fn version(self) -> u32 {
         (self.0 >> VERSION_SHIFT) as u32
     }
 

@@ -8,7 +8,7 @@ use spindle_format::ExtentCopy;
 use spindle_sync::atomic::AtomicU64;
 use spindle_sync::thread;
 
-use super::{Allowed, Disks, Entry, FileKey, Found, Piece, SeenMap, SharedMap};
+use super::{Allowed, Disks, Entry, FileKey, Piece, SeenMap, SharedMap};
 use crate::{Blocks, Leases, Mode, Patience};
 
 const fn key(number: u64) -> FileKey {
@@ -50,40 +50,69 @@ fn disks() -> Disks {
 
 /// The blocks that copies begin at, where the map says any.
 fn places(seen: &SeenMap, file: FileKey) -> Option<Vec<u64>> {
-    let copies = seen.find(Mode::Read, &disks(), &piece(file)).ok()?;
-    Some(copies.iter().map(|copy| copy.offset_bytes >> 12).collect())
+    let found = seen.places_to_read(&disks(), &piece(file)).ok()?;
+    let blocks = found.copies().iter().map(|copy| copy.offset_bytes >> 12);
+    Some(blocks.collect())
 }
 
-/// Who is not refused finds the file's bytes where the map says, though the owner moves them and gives
-/// the old place to another file.
-pub fn what_moves_is_found_where_it_lies() {
+/// What counts when the disk has answered; of which block.
+fn read_a_place(seen: &SeenMap, disk: &[AtomicU64; 3]) -> Option<u64> {
+    let places = seen.places_to_read(&disks(), &piece(key(1))).ok()?;
+    let block = usize::try_from(places.copies()[0].offset_bytes >> 12).expect("small");
+    let found = disk[block].load(Ordering::Relaxed);
+    seen.stands(&places).then_some(found)
+}
+
+/// What counts of what was read is the file's, though the owner moves it and gives the old place to another
+/// one.
+pub fn what_moves_is_read_where_it_lies() {
     const OURS: u64 = 1;
     const OF_ANOTHER: u64 = 2;
-    let leases = Arc::new(Leases::create().expect("memory"));
-    let client = leases.let_in(2).expect("a place");
     let (mut map, seen) = new_map();
     let disk = Arc::new([0, OURS, 0].map(AtomicU64::new));
-    let (shared, shared_disk) = (Arc::clone(&leases), Arc::clone(&disk));
-    let blocks = Blocks::new(FileId(1), 0, 1);
+    let shared_disk = Arc::clone(&disk);
     let reader = thread::spawn(move || {
-        let mut operation = shared.operation(client, 0);
-        let Ok(announced) = operation.announce_read(blocks) else {
-            return;
-        };
-        if let Found::Direct(direct) = seen.lookup(&announced, &disks(), &piece(key(1))) {
-            let block = usize::try_from(direct.copies()[0].offset_bytes >> 12).expect("small");
-            let found = shared_disk[block].load(Ordering::Relaxed);
-            assert_eq!(found, OURS, "what is at block {block}");
-        }
-        drop(announced);
+        let found = read_a_place(&seen, &shared_disk);
+        assert!(found.is_none_or(|found| found == OURS), "{found:?}");
     });
-    let revocation = leases.revoke(blocks).expect("a place");
-    if revocation.under_way().is_empty() {
-        disk[2].store(OURS, Ordering::Relaxed);
-        map.set(key(1), 0, &entry(2)).expect("room");
-        drop(revocation);
-        disk[1].store(OF_ANOTHER, Ordering::Relaxed);
-    }
+    disk[2].store(OURS, Ordering::Relaxed);
+    map.set(key(1), 0, &entry(2)).expect("room");
+    disk[1].store(OF_ANOTHER, Ordering::Relaxed);
+    reader.join().expect("no panic");
+}
+
+/// An extent that was closed while its bytes changed, and says the same again, is another one.
+pub fn what_was_closed_meanwhile_does_not_count() {
+    const HALF_WRITTEN: u64 = 1;
+    const WRITTEN: u64 = 2;
+    let (mut map, seen) = new_map();
+    let disk = Arc::new([0, 0, 0].map(AtomicU64::new));
+    let shared_disk = Arc::clone(&disk);
+    let reader = thread::spawn(move || {
+        let found = read_a_place(&seen, &shared_disk);
+        assert_ne!(found, Some(HALF_WRITTEN), "a half counts");
+    });
+    map.close(key(1), 0);
+    disk[1].store(HALF_WRITTEN, Ordering::Relaxed);
+    disk[1].store(WRITTEN, Ordering::Relaxed);
+    map.set(key(1), 0, &entry(1)).expect("room");
+    reader.join().expect("no panic");
+}
+
+/// What is read behind an outage, of which the client was not told, does not count.
+pub fn what_was_read_behind_an_outage_does_not_count() {
+    const MISSED: u64 = 1;
+    let (map, seen) = new_map();
+    let written = Arc::new(AtomicU64::new(0));
+    let shared = Arc::clone(&written);
+    let reader = thread::spawn(move || {
+        let places = seen.places_to_read(&disks(), &piece(key(1))).ok();
+        let found = shared.load(Ordering::Relaxed);
+        let counts = places.is_some_and(|places| seen.stands(&places));
+        assert!(!counts || found != MISSED, "the disk that is away was read");
+    });
+    map.standing().raise();
+    written.store(MISSED, Ordering::Relaxed);
     reader.join().expect("no panic");
 }
 
@@ -127,7 +156,7 @@ pub fn the_file_before_in_a_place_is_not_taken_for_the_next() {
 pub fn what_begins_behind_an_outage_asks_no_disk() {
     let leases = Arc::new(Leases::create().expect("memory"));
     let client = leases.let_in(2).expect("a place");
-    let (mut map, seen) = new_map();
+    let (map, seen) = new_map();
     let outage = Arc::new(AtomicU64::new(0));
     let (shared, is_over) = (Arc::clone(&leases), Arc::clone(&outage));
     let writer = thread::spawn(move || {
@@ -136,15 +165,16 @@ pub fn what_begins_behind_an_outage_asks_no_disk() {
         let Ok(announced) = operation.announce_write(blocks, |_| Patience::GiveUp) else {
             return;
         };
-        let found = seen.lookup(&announced, &disks(), &piece(key(1)));
-        let is_direct = matches!(found, Found::Direct(_));
+        let found = seen.places_to_write(&announced, &disks(), &piece(key(1)));
+        let is_direct = found.is_ok();
         let asks_behind_it = is_direct && is_over.load(Ordering::Relaxed) == 1;
         announced.done();
         let left = shared.left_by(client.number());
         let is_torn = left.iter().any(|found| found.mode() == Mode::Torn);
         assert!(!asks_behind_it || is_torn, "nobody compares the copies");
     });
-    map.raise_standing(&leases);
+    map.standing().raise();
+    leases.overtake_writes();
     outage.store(1, Ordering::Relaxed);
     writer.join().expect("no panic");
 }

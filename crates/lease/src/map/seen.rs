@@ -1,4 +1,5 @@
-//! What a client does with the map: it looks, with an operation announced.
+//! What a client does with the map: it looks. Who writes has an operation announced; who reads looks
+//! once more when the disks have answered.
 //!
 //! The memory may hold anything, and change at any moment. What is found is checked as bytes of a
 //! disk are: what cannot be goes through the mount.
@@ -15,7 +16,7 @@ use super::entry::{Allowed, Entry, EntryState};
 use super::layout::{
     FileKey, MAGIC, Place, RowState, STANDING, VERSION, WORDS_COUNT, names_of, row_of,
 };
-use crate::{Announced, Mode};
+use crate::Announced;
 
 /// The map as a client has it.
 #[derive(Debug)]
@@ -45,28 +46,54 @@ pub struct Piece {
     pub blocks: u64,
 }
 
-/// How the client goes on.
+/// Where blocks are written, as long as the operation is announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found<'a> {
-    /// It asks the disks.
-    Direct(Direct<'a>),
-    /// It goes through the mount, which is right always.
-    ThroughMount(Reason),
-}
-
-/// Where blocks lie, as long as the operation is announced.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Direct<'a> {
-    copies: SmallVec<[CopyPlace; COPIES_MAX]>,
+pub struct WritePlaces<'a> {
+    copies: Copies,
     announced: PhantomData<&'a ()>,
 }
 
-impl Direct<'_> {
-    /// A read asks one of them, a write all.
+impl WritePlaces<'_> {
+    /// All of them get the blocks.
     #[must_use]
     pub fn copies(&self) -> &[CopyPlace] {
         &self.copies
     }
+}
+
+/// Where blocks were to be read when the map was looked at. What was read there counts if
+/// [`SeenMap::stands`] says so behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "what was read counts only if it stands"]
+pub struct ReadPlaces {
+    copies: Copies,
+    standing: u64,
+    entry: SeenEntry,
+}
+
+impl ReadPlaces {
+    /// One of them is asked.
+    #[must_use]
+    pub fn copies(&self) -> &[CopyPlace] {
+        &self.copies
+    }
+}
+
+type Copies = SmallVec<[CopyPlace; COPIES_MAX]>;
+
+/// An entry that was found whole, and the words that say whether it is still the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SeenEntry {
+    entry: Entry,
+    row: (usize, RowState),
+    state: (usize, EntryState),
+}
+
+/// What a client wants to do with the blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Read,
+    Write,
 }
 
 /// Where one copy of the blocks lies.
@@ -128,44 +155,72 @@ impl SeenMap {
         self.memory.load(STANDING) == Some(disks.standing)
     }
 
-    /// Where these blocks lie, of which the operation is announced: to be written where the operation
-    /// writes, and to be read otherwise. They may be asked for until the announcement ends.
+    /// Where these blocks are to be written, of which the operation is announced. They may be written there
+    /// until the announcement ends.
+    ///
+    /// # Errors
+    /// Why the mount is asked, which is right always.
     ///
     /// # Panics
     /// Where the operation was announced of another file.
-    #[must_use]
-    pub fn lookup<'a>(
+    pub fn places_to_write<'a>(
         &self,
         announced: &'a Announced<'_>,
         disks: &Disks,
         piece: &Piece,
-    ) -> Found<'a> {
+    ) -> Result<WritePlaces<'a>, Reason> {
         let file = announced.blocks().file;
         assert_eq!(file, Some(piece.file.file), "the announced file");
-        match self.find(announced.mode(), disks, piece) {
-            Ok(copies) => Found::Direct(Direct {
-                copies,
-                announced: PhantomData,
-            }),
-            Err(reason) => Found::ThroughMount(reason),
-        }
+        let (copies, _) = self.find(Wish::Write, disks, piece)?;
+        Ok(WritePlaces {
+            copies,
+            announced: PhantomData,
+        })
     }
 
-    pub(super) fn find(
+    /// Where these blocks can be read. Nothing is announced and nobody waits for who reads: what the disks
+    /// have answered counts only if the places [still stand](Self::stands) behind it.
+    ///
+    /// # Errors
+    /// Why the mount is asked, which is right always.
+    pub fn places_to_read(&self, disks: &Disks, piece: &Piece) -> Result<ReadPlaces, Reason> {
+        let (copies, entry) = self.find(Wish::Read, disks, piece)?;
+        Ok(ReadPlaces {
+            copies,
+            standing: disks.standing,
+            entry,
+        })
+    }
+
+    /// Whether the owner has said no less since, and no other copies: what was read from these places meanwhile is the
+    /// file's. Else it may be anything's.
+    #[must_use]
+    pub fn stands(&self, places: &ReadPlaces) -> bool {
+        // What was read, in front of these loads.
+        fence(Ordering::Acquire);
+        let SeenEntry { row, state, .. } = &places.entry;
+        let version = |state: u64| EntryState(state).version();
+        self.memory.load(STANDING) == Some(places.standing)
+            && self.memory.load(row.0) == Some(row.1.0)
+            && self.memory.load(state.0).map(version) == Some(state.1.version())
+    }
+
+    fn find(
         &self,
-        mode: Mode,
+        wish: Wish,
         disks: &Disks,
         piece: &Piece,
-    ) -> Result<SmallVec<[CopyPlace; COPIES_MAX]>, Reason> {
+    ) -> Result<(Copies, SeenEntry), Reason> {
         // What hangs on it comes with the message that tells the client of it.
         if !self.is_current(disks) {
             return Err(Reason::Standing);
         }
-        let entry = self.entry(piece.file, piece.index)?;
+        let seen = self.entry(piece.file, piece.index)?;
+        let entry = &seen.entry;
         match entry.allowed() {
             Allowed::Nothing => return Err(Reason::NotAllowed),
             Allowed::WaitsInMemory => return Err(Reason::WaitsInMemory),
-            Allowed::Read if mode != Mode::Read => return Err(Reason::ReadOnly),
+            Allowed::Read if wish == Wish::Write => return Err(Reason::ReadOnly),
             Allowed::Read | Allowed::ReadAndWrite => {}
         }
         entry.judge().map_err(|_| Reason::Damaged)?;
@@ -173,11 +228,11 @@ impl SeenMap {
         if end.is_none_or(|end| end > u64::from(entry.limit_blocks())) {
             return Err(Reason::BeyondLimit);
         }
-        let mut places = SmallVec::new();
+        let mut places = Copies::new();
         for copy in entry.copies() {
             let disk = copy.disk();
             let known = (disks.blocks.get(usize::from(disk.0))).map_or(0, |blocks| *blocks);
-            if known == 0 && mode == Mode::Read {
+            if known == 0 && wish == Wish::Read {
                 // One copy that can be reached is enough.
                 continue;
             }
@@ -191,12 +246,12 @@ impl SeenMap {
         }
         match places.is_empty() {
             true => Err(Reason::UnknownPlace),
-            false => Ok(places),
+            false => Ok((places, seen)),
         }
     }
 
     /// The entry as it was stored whole, while its row was this one.
-    fn entry(&self, file: FileKey, index: u32) -> Result<Entry, Reason> {
+    fn entry(&self, file: FileKey, index: u32) -> Result<SeenEntry, Reason> {
         let load = |word| self.memory.load(word).ok_or(Reason::Damaged);
         let (row, at) = row_of(index);
         for place in Place::all_of(file, row) {
@@ -220,7 +275,11 @@ impl SeenMap {
             if load(state_word)? != state.0 || load(row_word)? != row_state.0 {
                 return Err(Reason::Changes);
             }
-            return state.with_copies(copies).ok_or(Reason::Damaged);
+            return Ok(SeenEntry {
+                entry: state.with_copies(copies).ok_or(Reason::Damaged)?,
+                row: (row_word, row_state),
+                state: (state_word, state),
+            });
         }
         Err(Reason::NotInMap)
     }

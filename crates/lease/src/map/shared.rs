@@ -3,6 +3,7 @@
 //! Nothing is remembered beside the memory: where a row is, the hash says. So a kill leaves nothing that
 //! the memory does not say, and a new owner begins by forgetting all of it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spindle_device::words::{SharedMemory, Word, check_head, fence};
@@ -12,12 +13,35 @@ use super::layout::{
     ENTRIES_START, FileKey, MAGIC, Place, ROW_EXTENTS, RowState, STANDING, VERSION, WORDS_COUNT,
     names_of, row_of,
 };
-use crate::Leases;
 
 /// The map as its owner has it. One thread at a time changes it.
 #[derive(Debug)]
 pub struct SharedMap {
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
+}
+
+/// The number of the disks' standing, which any thread raises at any moment.
+#[derive(Debug, Clone)]
+pub struct StandingWord {
+    memory: Arc<SharedMemory>,
+}
+
+impl StandingWord {
+    /// The number now.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.memory.words()[STANDING].load(Ordering::Acquire)
+    }
+
+    /// The disks are not as clients were told: no read that is under way counts, and no operation that is
+    /// announced from now on goes to any disk by itself, until its client was told of this standing.
+    /// Writes that were announced before are overtaken behind it ([`crate::Leases::overtake_writes`]),
+    /// those that wait for their locks too: they have not looked at the standing yet.
+    pub fn raise(&self) {
+        self.memory.words()[STANDING].fetch_add(1, Ordering::AcqRel);
+        // One of two sees the other: who announces a write stores that and then looks here.
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// A row found no place, or the machine has no memory for it: the extent is not in the map.
@@ -40,7 +64,9 @@ impl SharedMap {
             ));
         }
         check_head(memory.words(), MAGIC, VERSION, "the map")?;
-        Ok(Self { memory })
+        Ok(Self {
+            memory: Arc::new(memory),
+        })
     }
 
     /// A new one, empty.
@@ -56,7 +82,7 @@ impl SharedMap {
 
     /// To be given to other processes: to clients for reading alone.
     #[must_use]
-    pub const fn memory(&self) -> &SharedMemory {
+    pub fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
@@ -82,9 +108,11 @@ impl SharedMap {
 
     /// Says this of extent `index` of the file from now on.
     ///
-    /// Where it says less than before, or other copies of what may be written (one more, too: a write that
-    /// is under way would miss it), the extent's blocks are revoked and nothing is under way there; or
-    /// their lock is held, and a write of the mount waits in the memory.
+    /// Where it says less than before, or other copies, no read that is under way counts. Where the extent
+    /// may be written, its blocks are revoked then, and no write is under way there (for one more copy, too,
+    /// which a write would miss); or their lock is held, and a write of the mount waits in the memory.
+    ///
+    /// Nothing that makes the places another one's, or their bytes other ones, is done before the return.
     ///
     /// # Errors
     /// There is no room: then nothing was said of the extent before either, and it goes through the
@@ -98,9 +126,14 @@ impl SharedMap {
         };
         let (state, copies) = place.entry(at);
         let (state, copies) = (self.word(state), copies.map(|word| self.word(word)));
-        let version = EntryState(state.load(Ordering::Relaxed)).copies_version();
-        let is_same = copies.map(|word| word.load(Ordering::Relaxed)) == entry.words();
-        if is_same {
+        let before = EntryState(state.load(Ordering::Relaxed));
+        let words = copies.map(|word| word.load(Ordering::Relaxed));
+        let version = before.version();
+        if words == entry.words()
+            && before
+                .with_copies(words)
+                .is_some_and(|it| entry.adds_to(&it))
+        {
             state.store(entry.state(version).0, Ordering::Release);
             return Ok(());
         }
@@ -112,7 +145,29 @@ impl SharedMap {
             word.store(value, Ordering::Relaxed);
         }
         state.store(entry.state(version).0, Ordering::Release);
+        // What the caller does to the places comes behind it.
+        fence(Ordering::Release);
         Ok(())
+    }
+
+    /// Whether the map has anything of the file's row that the extent is in.
+    #[must_use]
+    pub fn has_row_of(&self, file: FileKey, index: u32) -> bool {
+        self.place_of(file, row_of(index).0).is_some()
+    }
+
+    /// Nothing may be done with the extent from now on, until the next [`Self::set`]: no read that is under
+    /// way counts, not even where the same is said again then.
+    pub fn close(&mut self, file: FileKey, index: u32) {
+        let (row, at) = row_of(index);
+        if let Some(place) = self.place_of(file, row) {
+            let state = self.word(place.entry(at).0);
+            let version = EntryState(state.load(Ordering::Relaxed)).version();
+            let closed = Entry::NOTHING.state(version.wrapping_add(1));
+            state.store(closed.0, Ordering::Relaxed);
+            // What the caller does to the places comes behind it.
+            fence(Ordering::Release);
+        }
     }
 
     /// Gives the row a place, with nothing in it.
@@ -146,6 +201,8 @@ impl SharedMap {
                 self.memory.release(first, end);
             }
         }
+        // What the caller does to the places comes behind it.
+        fence(Ordering::Release);
     }
 
     fn end_row(&self, place: Place) {
@@ -153,37 +210,30 @@ impl SharedMap {
         self.word(place.head()[0]).store(gone.0, Ordering::Relaxed);
     }
 
-    /// Forgets everything: this process is a new owner, which says anew what is so. Everything is revoked
-    /// ([`crate::Leases::take_over`]), and nothing is under way.
-    ///
-    /// Clients have to ask which disks there are ([`Self::standing`]), as the new owner may know better.
+    /// Forgets everything: this process is a new owner, which says anew what is so, and lets clients ask
+    /// which disks there are, as it may know better. Everything is revoked ([`crate::Leases::take_over`]),
+    /// and no write is under way.
     pub fn reset(&mut self) {
+        self.forget_all();
+        self.standing().raise();
+    }
+
+    /// Forgets all rows. Everything is revoked, and no write is under way.
+    pub fn forget_all(&mut self) {
         for place in Place::all() {
             self.end_row(place);
         }
         self.memory.release(ENTRIES_START, WORDS_COUNT);
-        self.count_standing();
+        // What the caller does to the places comes behind it.
+        fence(Ordering::Release);
     }
 
-    /// The number of the disks' standing: told to a client together with the disks' descriptors.
+    /// The number of the disks' standing: told to a client together with the disks' descriptors. When it
+    /// is raised, the entries are changed before clients are told.
     #[must_use]
-    pub fn standing(&self) -> u64 {
-        self.word(STANDING).load(Ordering::Relaxed)
-    }
-
-    /// A disk has gone: no operation that is announced from now on goes to any disk by itself, until its
-    /// client was told of this standing, and each write that was announced before is overtaken, one that
-    /// waits for its locks too: it has not looked at the standing yet. The entries are changed before
-    /// clients are told.
-    pub fn raise_standing(&mut self, leases: &Leases) {
-        self.count_standing();
-        leases.overtake_writes();
-    }
-
-    fn count_standing(&self) {
-        let next = self.standing().wrapping_add(1);
-        self.word(STANDING).store(next, Ordering::Relaxed);
-        // One of two sees the other: who announces stores that and then looks here.
-        fence(Ordering::SeqCst);
+    pub fn standing(&self) -> StandingWord {
+        StandingWord {
+            memory: Arc::clone(&self.memory),
+        }
     }
 }

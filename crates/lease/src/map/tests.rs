@@ -10,8 +10,8 @@ use spindle_format::ExtentCopy;
 
 use super::layout::{BUCKET_ROWS, ENTRIES_START, Place, RowState, WORDS_COUNT, row_of};
 use super::{
-    Allowed, CopyPlace, Direct, Disks, Entry, EntryError, FileKey, Found, NoRoom, Piece, Reason,
-    SeenMap, SharedMap,
+    Allowed, CopyPlace, Disks, Entry, EntryError, FileKey, NoRoom, Piece, Reason, SeenMap,
+    SharedMap,
 };
 use crate::{Blocks, Client, Leases, Patience};
 
@@ -73,12 +73,12 @@ impl Both {
     fn find(&self, piece: &Piece) -> [Result<Vec<CopyPlace>, Reason>; 2] {
         let mut operation = self.leases.operation(self.client, 0);
         let blocks = Blocks::new(piece.file.file, 0, 1);
-        let reads = operation.announce_read(blocks).unwrap();
-        let read = in_short(self.seen.lookup(&reads, &self.disks, piece));
-        drop(reads);
+        let found = self.seen.places_to_read(&self.disks, piece);
+        let read = found.map(|places| places.copies().to_vec());
         let writes = operation.announce_write(blocks, |_| Patience::GiveUp);
         let writes = writes.unwrap();
-        let written = in_short(self.seen.lookup(&writes, &self.disks, piece));
+        let found = self.seen.places_to_write(&writes, &self.disks, piece);
+        let written = found.map(|places| places.copies().to_vec());
         writes.done();
         [read, written]
     }
@@ -88,16 +88,9 @@ impl Both {
     }
 }
 
-fn in_short(found: Found<'_>) -> Result<Vec<CopyPlace>, Reason> {
-    match found {
-        Found::Direct(direct) => Ok(Direct::copies(&direct).to_vec()),
-        Found::ThroughMount(reason) => Err(reason),
-    }
-}
-
 fn disks(map: &SharedMap) -> Disks {
     Disks {
-        standing: map.standing(),
+        standing: map.standing().number(),
         blocks: vec![DISK_BLOCKS; usize::from(DISKS_COUNT)],
     }
 }
@@ -226,7 +219,7 @@ fn from_an_outage_on_a_client_asks_no_disk_until_it_is_told() {
     both.map.set(key(7), 0, &entry(5000)).unwrap();
     let whole = piece(key(7), 0, 0, 16);
     assert!(both.seen.is_current(&both.disks) && both.read(&whole).is_ok());
-    both.map.raise_standing(&both.leases);
+    both.map.standing().raise();
     assert!(!both.seen.is_current(&both.disks));
     assert_eq!(both.read(&whole), Err(Reason::Standing));
     both.disks = disks(&both.map);
@@ -271,6 +264,81 @@ fn files_that_meet(count: usize) -> Vec<FileKey> {
     let places = |file| Place::all_of(file, 0).collect::<Vec<_>>();
     let meet = |file: &FileKey| places(*file) == places(key(1));
     (1..).map(key).filter(meet).take(count).collect()
+}
+
+/// What the owner says, whether what was read before counts behind it, and how it is said.
+type Change = (&'static str, bool, fn(&mut SharedMap, Entry));
+
+#[test]
+fn what_is_read_counts_until_the_owner_says_less_or_other_copies() {
+    let one = [copy(0, 100, 3), copy(1, 100, 3)];
+    let entry =
+        |copies: &[ExtentCopy], blocks, allowed| Entry::new(copies, blocks, allowed).unwrap();
+    let before = entry(&one, 4, Allowed::Read);
+    let changes: [Change; 9] = [
+        ("nothing", true, |_, _| {}),
+        ("the same", true, |map, before| {
+            map.set(key(7), 0, &before).unwrap();
+        }),
+        ("leave to write", true, |map, before| {
+            let more = before.with(Allowed::ReadAndWrite);
+            map.set(key(7), 0, &more).unwrap();
+        }),
+        ("another extent", true, |map, before| {
+            map.set(key(7), 1, &before).unwrap();
+            map.close(key(7), 1);
+            map.close(key(8), 0);
+        }),
+        ("closed, and the same again", false, |map, before| {
+            map.close(key(7), 0);
+            map.set(key(7), 0, &before).unwrap();
+        }),
+        (
+            "a write in memory, and the same again",
+            false,
+            |map, before| {
+                map.set(key(7), 0, &before.with(Allowed::WaitsInMemory))
+                    .unwrap();
+                map.set(key(7), 0, &before).unwrap();
+            },
+        ),
+        ("withdrawn, and the same again", false, |map, before| {
+            map.withdraw(FileId(7));
+            map.set(key(7), 0, &before).unwrap();
+        }),
+        ("forgotten, and the same again", false, |map, before| {
+            map.forget_all();
+            map.set(key(7), 0, &before).unwrap();
+        }),
+        ("an outage", false, |map, _| map.standing().raise()),
+    ];
+    for (what, stands, change) in changes {
+        let mut both = Both::new();
+        both.map.set(key(7), 0, &before).unwrap();
+        let places = (both.seen).places_to_read(&both.disks, &piece(key(7), 0, 0, 4));
+        let places = places.unwrap();
+        assert!(both.seen.stands(&places));
+        change(&mut both.map, before);
+        assert_eq!(both.seen.stands(&places), stands, "{what}");
+    }
+    let others = [
+        ("fewer blocks", entry(&one, 3, Allowed::Read), false),
+        ("more blocks", entry(&one, 8, Allowed::Read), true),
+        ("a copy less", entry(&one[..1], 4, Allowed::Read), false),
+        (
+            "a copy elsewhere",
+            entry(&[one[0], copy(2, 100, 3)], 4, Allowed::Read),
+            false,
+        ),
+    ];
+    for (what, other, stands) in others {
+        let mut both = Both::new();
+        both.map.set(key(7), 0, &before).unwrap();
+        let places = (both.seen).places_to_read(&both.disks, &piece(key(7), 0, 0, 3));
+        let places = places.unwrap();
+        both.map.set(key(7), 0, &other).unwrap();
+        assert_eq!(both.seen.stands(&places), stands, "{what}");
+    }
 }
 
 #[test]
@@ -331,10 +399,10 @@ fn nobody_looks_for_another_file_than_is_announced() {
     let both = Both::new();
     let mut operation = both.leases.operation(both.client, 0);
     let blocks = Blocks::new(FileId(8), 0, 1);
-    let announced = operation.announce_read(blocks).unwrap();
-    let _ = both
-        .seen
-        .lookup(&announced, &both.disks, &piece(key(7), 0, 0, 1));
+    let announced = operation.announce_write(blocks, |_| Patience::GiveUp);
+    let announced = announced.unwrap();
+    let found = (both.seen).places_to_write(&announced, &both.disks, &piece(key(7), 0, 0, 1));
+    drop(found);
 }
 
 #[test]
