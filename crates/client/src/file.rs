@@ -1,16 +1,15 @@
-//! A file of a client: what is read of it comes from the disks where the map says so, and from the mount
-//! where it does not.
+//! A file of a client: a read of it comes from the disks where the map says so of all of it, and from the
+//! mount where it does not.
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use smallvec::SmallVec;
 use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_device::AlignedBuffer;
 use spindle_extent::schedule::Schedule;
-use spindle_lease::map::{FileKey, Piece, Reason, SeenMap};
+use spindle_lease::map::{FileKey, Piece, ReadPlaces, Reason, SeenMap};
 
 use crate::ServingDisks;
 
@@ -27,9 +26,8 @@ pub struct ClientFile<M = File> {
 pub struct Answer {
     /// Bytes that were read: fewer than were asked for at the end of the file.
     pub length_bytes: usize,
-    /// How many of them came from the disks.
-    pub direct_bytes: usize,
-    /// Why not all of them did: the first reason that there was.
+    /// Why the mount was asked for all of them: the first reason that there was; `None` where they came from
+    /// the disks.
     pub detour: Option<Detour>,
 }
 
@@ -46,9 +44,6 @@ pub enum Detour {
     Changed,
 }
 
-/// Parts of a buffer that the disks did not fill, in order.
-type Left = SmallVec<[Range<usize>; 2]>;
-
 impl<M: FileExt> ClientFile<M> {
     /// The file of this number and incarnation, whose blocks lie in its extents by `schedule`.
     #[must_use]
@@ -61,71 +56,62 @@ impl<M: FileExt> ClientFile<M> {
     }
 
     /// Fills the buffer with the file's bytes from `offset_bytes` on, as `map` says and from the `disks` that
-    /// the owner told of.
+    /// the owner told of; or all of it from the mount. Parts from both would be of two moments.
     ///
     /// # Errors
     /// What the mount answered.
     pub fn read_at(
         &self,
-        (map, disks): (&SeenMap, &ServingDisks),
+        by: (&SeenMap, &ServingDisks),
         buffer: &mut AlignedBuffer,
         offset_bytes: u64,
     ) -> io::Result<Answer> {
-        let (left, detour) = self.read_directly((map, disks), buffer, offset_bytes);
-        let mut length_bytes = buffer.len();
-        let mut through_mount_bytes = 0;
-        for range in left {
-            let from = offset_bytes + range.start as u64;
-            let filled = fill(&self.mount, &mut buffer[range.clone()], from)?;
-            through_mount_bytes += filled;
-            if filled < range.len() {
-                // The file ends here. If disks filled something behind it, it was cut meanwhile.
-                length_bytes = range.start + filled;
-                break;
-            }
-        }
+        let Err(detour) = self.read_directly(by, buffer, offset_bytes) else {
+            return Ok(Answer {
+                length_bytes: buffer.len(),
+                detour: None,
+            });
+        };
         Ok(Answer {
-            length_bytes,
-            direct_bytes: length_bytes - through_mount_bytes,
-            detour,
+            length_bytes: fill(&self.mount, buffer, offset_bytes)?,
+            detour: Some(detour),
         })
     }
 
-    /// Asks the disks for what the map says plainly; what is left, and why.
+    /// Asks the disks. What the buffer holds where this fails is not said.
     fn read_directly(
         &self,
         (map, disks): (&SeenMap, &ServingDisks),
         buffer: &mut AlignedBuffer,
         offset_bytes: u64,
-    ) -> (Left, Option<Detour>) {
+    ) -> Result<(), Detour> {
         let length_bytes = buffer.len();
-        let Some((first, end)) = whole_blocks(offset_bytes, length_bytes as u64) else {
-            let everything = std::iter::once(0..length_bytes);
-            return (everything.collect(), Some(Detour::Unaligned));
-        };
-        let (mut left, mut detour) = (Left::new(), None);
+        let whole = whole_blocks(offset_bytes, length_bytes as u64);
+        let (first, end) = whole.ok_or(Detour::Unaligned)?;
+        let mut asked: SmallVec<[ReadPlaces; 2]> = SmallVec::new();
         let mut done = 0;
         while done < length_bytes {
             let block = first + done as u64 / BLOCK_SIZE_BYTES;
-            let piece = self.piece(block, end);
-            let blocks = piece.map_or(end - block, |piece| piece.blocks);
-            let range = done..done + bytes_of(blocks);
+            // Beyond what extents there can be.
+            let piece = self
+                .piece(block, end)
+                .ok_or(Detour::Map(Reason::NotInMap))?;
+            let range = done..done + bytes_of(piece.blocks);
             done = range.end;
-            let read = match piece {
-                Some(piece) => read_piece((map, disks), &piece, &mut buffer[range.clone()]),
-                // Beyond what extents there can be.
-                None => Err(Detour::Map(Reason::NotInMap)),
-            };
-            let Err(why) = read else {
-                continue;
-            };
-            detour = detour.or(Some(why));
-            match left.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => left.push(range),
+            let places = map
+                .places_to_read(&disks.known, &piece)
+                .map_err(Detour::Map)?;
+            let mut copies = places.copies().iter();
+            if !copies.any(|copy| disks.read(*copy, &mut buffer[range.clone()]).is_ok()) {
+                return Err(Detour::Disks);
             }
+            asked.push(places);
         }
-        (left, detour)
+        // All of them at the end: a write of several pieces is in all or in none.
+        match asked.iter().all(|places| map.stands(places)) {
+            true => Ok(()),
+            false => Err(Detour::Changed),
+        }
     }
 
     /// The blocks from `block` on, up to `end` or as far as they lie together.
@@ -137,25 +123,6 @@ impl<M: FileExt> ClientFile<M> {
             inside_blocks: location.inside_blocks,
             blocks: location.contiguous_blocks.min(end - block),
         })
-    }
-}
-
-/// Fills `bytes` from a disk. What they hold where this fails is not said.
-fn read_piece(
-    (map, disks): (&SeenMap, &ServingDisks),
-    piece: &Piece,
-    bytes: &mut [u8],
-) -> Result<(), Detour> {
-    let places = map
-        .places_to_read(&disks.known, piece)
-        .map_err(Detour::Map)?;
-    let mut copies = places.copies().iter();
-    if !copies.any(|copy| disks.read(*copy, bytes).is_ok()) {
-        return Err(Detour::Disks);
-    }
-    match map.stands(&places) {
-        true => Ok(()),
-        false => Err(Detour::Changed),
     }
 }
 

@@ -199,10 +199,8 @@ fn what_lies_plainly_comes_from_the_disks_however_the_file_is_striped() {
         }));
         for (first, blocks) in ranges {
             let (from, answer) = fixture.read(first, blocks);
-            let length_bytes = from.len() * BLOCK_BYTES;
             let expected = Answer {
-                length_bytes,
-                direct_bytes: length_bytes,
+                length_bytes: from.len() * BLOCK_BYTES,
                 detour: None,
             };
             assert_eq!(answer, expected, "{striping:?}, {blocks} blocks at {first}");
@@ -215,6 +213,7 @@ fn what_lies_plainly_comes_from_the_disks_however_the_file_is_striped() {
 fn what_does_not_lie_plainly_comes_from_the_mount_and_nothing_else_does() {
     let mut fixture = Fixture::new(Striping::Fine);
     let mut random = SeededRandom::new(6);
+    let mut plain_count = 0;
     for _ in 0..40 {
         let extents_count = u32::try_from(fixture.extents.len()).unwrap();
         let is_closed: Vec<bool> = (0..extents_count).map(|_| random.chance(1, 4)).collect();
@@ -226,21 +225,23 @@ fn what_does_not_lie_plainly_comes_from_the_mount_and_nothing_else_does() {
             };
             fixture.publish(index, allowed);
         }
-        let first = random.below(FILE_BLOCKS - 600);
-        let (from, answer) = fixture.read(first, 600);
-        let expected = (first..first + 600).map(|block| {
-            let index = fixture.schedule.locate(block).unwrap().index;
-            if is_closed[index as usize] {
-                From::Mount
-            } else {
-                From::Copy(0)
-            }
-        });
-        assert!(from.iter().copied().eq(expected));
-        let direct_count = from.iter().filter(|from| **from != From::Mount).count();
-        assert_eq!(answer.direct_bytes, direct_count * BLOCK_BYTES);
-        assert_eq!(answer.detour.is_some(), direct_count < 600);
+        for blocks in [1, 2, 20, 600] {
+            let first = random.below(FILE_BLOCKS - blocks);
+            let (from, answer) = fixture.read(first, blocks);
+            let is_plain = (first..first + blocks).all(|block| {
+                let index = fixture.schedule.locate(block).unwrap().index;
+                !is_closed[index as usize]
+            });
+            let expected = if is_plain { From::Copy(0) } else { From::Mount };
+            assert!(
+                from.iter().all(|from| *from == expected),
+                "{blocks} at {first}"
+            );
+            assert_eq!(answer.detour.is_none(), is_plain);
+            plain_count += u32::from(is_plain);
+        }
     }
+    assert!((20..140).contains(&plain_count), "{plain_count} of 160");
 }
 
 #[test]
@@ -260,7 +261,6 @@ fn a_disk_that_fails_is_read_around_by_another_copy_and_then_by_the_mount() {
     fail(second);
     let (from, answer) = fixture.read(block, 1);
     assert_eq!((from[0], answer.detour), (From::Mount, Some(Detour::Disks)));
-    assert_eq!(answer.direct_bytes, 0);
 }
 
 #[test]
@@ -283,11 +283,10 @@ fn what_is_unaligned_or_of_another_standing_comes_from_the_mount() {
         let answer = file
             .read_at((&fixture.seen, disks), &mut buffer, 0)
             .unwrap();
-        (answer.detour, answer.direct_bytes)
+        answer.detour
     };
-    let standing = Some(Detour::Map(Reason::Standing));
-    assert_eq!(read(&before), (standing, 0));
-    assert_eq!(read(&now), (None, 4096));
+    assert_eq!(read(&before), Some(Detour::Map(Reason::Standing)));
+    assert_eq!(read(&now), None);
 }
 
 #[test]
@@ -308,20 +307,71 @@ fn a_read_ends_where_the_file_does() {
         let by = (&fixture.seen, &disks);
         let answer = fixture.open().read_at(by, &mut buffer, at * 4096);
         let answer = answer.unwrap();
-        (answer.length_bytes, answer.direct_bytes, answer.detour)
+        (answer.length_bytes, answer.detour)
     };
-    assert_eq!(read(2, first), (8192, 8192, None));
+    assert_eq!(read(2, first), (8192, None));
     let beyond = Some(Detour::Map(Reason::BeyondLimit));
-    assert_eq!(read(2, first + 2), (100, 0, beyond));
-    assert_eq!(read(1, first + 3), (0, 0, beyond));
-    // A part that is not wholly plain comes from the mount, whole.
-    assert_eq!(read(4, first - 1), (3 * 4096 + 100, 4096, beyond));
+    assert_eq!(read(2, first + 2), (100, beyond));
+    assert_eq!(read(1, first + 3), (0, beyond));
+    assert_eq!(read(4, first - 1), (3 * 4096 + 100, beyond));
 }
 
 #[test]
 fn a_descriptor_through_the_page_cache_is_no_disk() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(ServingDisk::new(file, 1).unwrap_err(), NotDirect);
+}
+
+#[test]
+fn a_read_of_several_pieces_is_of_one_moment() {
+    let mut fixture = Fixture::new(Striping::Coarse);
+    // Blocks 0 and 1 are extents of their own, together a page of 8 KiB.
+    let (first, second) = (fixture.extents[0], fixture.extents[1]);
+    assert_ne!(first, second);
+    let (disks, seen) = (fixture.disks(), &fixture.seen);
+    let file = fixture.open();
+    let is_over = AtomicBool::new(false);
+    let [counted, changed] = [(); 2].map(|()| AtomicUsize::new(0));
+    let map = &mut fixture.map;
+    std::thread::scope(|scope| {
+        let _end = End(&is_over);
+        let (is_over, counted, changed, disks) = (&is_over, &counted, &changed, &disks);
+        scope.spawn(move || {
+            let mut buffer = AlignedBuffer::zeroed(2 * BLOCK_BYTES);
+            while !is_over.load(Ordering::Relaxed) {
+                let answer = file.read_at((seen, disks), &mut buffer, 0).unwrap();
+                let from = origins(0, &buffer);
+                assert_eq!(from[0], from[1], "of two moments: {answer:?}");
+                let count = match answer.detour {
+                    None => counted,
+                    Some(_) => changed,
+                };
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(30);
+        let blocks_of = |copies: [ExtentCopy; 2]| u32::try_from(copies[0].blocks()).unwrap();
+        for turn in 0_usize.. {
+            let counts = [counted, changed].map(|count| count.load(Ordering::Relaxed));
+            if turn > 500 && counts[0] > 200 && counts[1] > 20 {
+                break;
+            }
+            assert!(
+                Instant::now() < until && !is_over.load(Ordering::Relaxed),
+                "{counts:?}"
+            );
+            // As a write of both has it, which none is read by in between: by the other copy from then on.
+            for index in [0, 1] {
+                map.close(KEY, index);
+            }
+            for (index, copies) in [(0, first), (1, second)] {
+                let which = turn % 2;
+                let entry = Entry::new(&copies[which..=which], blocks_of(copies), Allowed::Read);
+                map.set(KEY, index, &entry.unwrap()).unwrap();
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
 }
 
 /// Its drop ends the threads, whatever became of the test.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_group::File;
 
 use crate::attribute::Time;
@@ -62,6 +63,12 @@ impl FileSystem {
         let size_bytes = node.state.lock().inode.size_bytes;
         core.group.allocate(file, offset_bytes, length_bytes)?;
         if zero {
+            // It is many writes, between which no direct client reads either.
+            let blocks = (
+                offset_bytes / BLOCK_SIZE_BYTES,
+                end.div_ceil(BLOCK_SIZE_BYTES),
+            );
+            let _withheld = core.group.withhold(file, blocks.0, blocks.1);
             core.write_out_range(node, offset_bytes, end)?;
             core.zero(file, offset_bytes, end)?;
         }

@@ -23,6 +23,7 @@ mod allocate;
 mod attribute;
 mod behind;
 mod check;
+mod clients;
 mod copy;
 mod create;
 mod data;

@@ -98,6 +98,8 @@ impl Core {
         stamps: &Stamps,
     ) -> FsResult<()> {
         let _content = self.content_for(node, file, Reach::Size(size_bytes))?;
+        // No direct client reads beyond the new end.
+        let _withheld = self.group.withhold(file, 0, u64::MAX);
         let (old_bytes, has_young_cut) = {
             let mut state = node.state.lock();
             check_there(&state)?;

@@ -4,6 +4,7 @@
 pub(crate) mod bad_places;
 pub(crate) mod bad_runs;
 pub(crate) mod cleaning;
+pub(crate) mod clients;
 pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod dirty_maps;
@@ -34,6 +35,7 @@ use spindle_extent::space::Space;
 use spindle_sync::level::{InsideLock, LeafMutex, LeafRwLock, Mutex};
 
 use crate::core::bad_runs::BadRuns;
+use crate::core::clients::Clients;
 use crate::core::dirty::DirtyRegions;
 use crate::core::dirty_maps::DirtyMaps;
 use crate::core::disks::{DiskTable, SlowDisks};
@@ -52,6 +54,7 @@ const LOG_RESERVE_BYTES_MIN: u64 = 64 << 20;
 /// And never more than such a part of a disk.
 const LOG_RESERVE_PART_MAX: u64 = 16;
 
+pub use clients::{ToldDisk, ToldDisks, Withheld};
 pub use commit::Change;
 pub use commit::owed::ToldBefore;
 pub use disks::ReadTotals;
@@ -103,6 +106,8 @@ pub struct Core {
     pub(crate) now_s: AtomicU64,
     /// The journal, where a keeper holds the mount.
     pub(crate) kept: Option<Kept>,
+    /// What direct clients may read.
+    pub(crate) clients: Arc<Clients>,
 }
 
 /// What an opening has loaded.
@@ -117,6 +122,7 @@ pub(crate) struct Loaded {
     pub event_log: EventLog,
     pub bad_runs: BadRuns,
     pub kept: Option<Kept>,
+    pub clients: Arc<Clients>,
     pub now_s: u64,
 }
 
@@ -149,6 +155,7 @@ impl Core {
             slow_disks: LeafMutex::default(),
             now_s: AtomicU64::new(loaded.now_s),
             kept: loaded.kept,
+            clients: loaded.clients,
         }
     }
 

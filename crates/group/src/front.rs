@@ -24,6 +24,8 @@ impl Group {
     /// recovers as after a crash.
     pub fn close(&self) -> Result<(), GroupError> {
         self.keep_scrub();
+        // Whoever has the group next may not know their map.
+        self.clients.end();
         // What a disk lost is told to whoever syncs; it keeps nobody from closing.
         self.make_durable()?;
         self.clean_everything()?;

@@ -10,6 +10,7 @@ pub(crate) mod punch;
 pub(crate) mod read;
 pub(crate) mod recovery;
 pub(crate) mod repair;
+pub(crate) mod show;
 pub(crate) mod write;
 
 pub(crate) use mend::Mended;

@@ -30,9 +30,12 @@ mod scene;
 #[path = "../tests/stories/waiting_disks.rs"]
 mod waiting_disks;
 
+pub use crate::core::clients::key_of as client_key;
 #[cfg(feature = "loom")]
 pub use crate::core::models;
-pub use crate::core::{Change, Core, File, KeptEvent, Layout, ReadTotals, ToldBefore};
+pub use crate::core::{
+    Change, Core, File, KeptEvent, Layout, ReadTotals, ToldBefore, ToldDisk, ToldDisks, Withheld,
+};
 pub use background::{
     Distrust, Finding, FindingKind, Group, Known, LeftOut, LeftOutReason, OperationState,
     OperationView, PageJudge, Pass, Power, RepairTime, ScrubScope, ScrubState, ScrubStep,
@@ -54,3 +57,4 @@ pub use spindle_catalog::{
     BlockSlot, Connection, KeptJournal, LeftBlock, LostBlock, RequestUnderWay, Touch, TouchSlot,
     UnwrittenBlocks, Wish,
 };
+pub use spindle_lease::map::FileKey as ClientKey;

@@ -35,6 +35,8 @@ pub enum Fault {
     UnreadJournalEnds,
     /// A disk lacks what is zeroed before a write in an extent, where it lacked something before.
     ZerosCountAsLacked,
+    /// A direct client's read counts although somebody wrote there meanwhile.
+    ClientsReadBesideWriters,
 }
 
 impl Fault {
@@ -53,6 +55,7 @@ impl Fault {
         Self::FailedFlushForgotten,
         Self::UnreadJournalEnds,
         Self::ZerosCountAsLacked,
+        Self::ClientsReadBesideWriters,
     ];
 
     /// What a person calls it.
@@ -72,6 +75,7 @@ impl Fault {
             Self::FailedFlushForgotten => "failed-flush-forgotten",
             Self::UnreadJournalEnds => "unread-journal-ends",
             Self::ZerosCountAsLacked => "zeros-count-as-lacked",
+            Self::ClientsReadBesideWriters => "clients-read-beside-writers",
         }
     }
 }

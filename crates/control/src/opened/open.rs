@@ -219,6 +219,7 @@ impl Opened {
         let waited = Waited::default();
         let group = claiming::until_settled(|| {
             let attended = Attended {
+                client_map: None,
                 journal: kept.as_ref().map(|kept| Arc::clone(&kept.journal)),
                 watch: writable.then(claiming::watch),
                 claimed: writable.then_some(&claimed),

@@ -584,6 +584,8 @@ impl Core {
             self.event(Event::new(EventKind::GroupFenced, error.report()));
         }
         self.is_fenced.store(true, Ordering::Release);
+        // Their copies may differ by now, and nobody makes them equal.
+        self.clients.end();
     }
 
     /// The group is closed: whoever still asks is refused.

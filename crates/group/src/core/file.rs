@@ -10,6 +10,7 @@ use spindle_extent::schedule::Schedule;
 use spindle_sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use spindle_sync::level::{Holds, LeafMutex};
 
+use crate::core::clients::{Clients, ShownMark};
 use crate::core::commit::owed::Owed;
 use crate::core::disks::Target;
 use crate::core::map_lock::MapLock;
@@ -60,25 +61,29 @@ pub struct File {
     pub(crate) may_be_stale: AtomicBool,
 }
 
-/// The part of a kept journal that maps write.
+/// The part of a kept journal that maps write, and the clients that read what it is of.
 #[derive(Debug)]
-struct KeptExtents(Arc<KeptJournal>);
+struct KeptExtents {
+    journal: Arc<KeptJournal>,
+    clients: Arc<Clients>,
+}
 
 impl ExtentJournal for KeptExtents {
     fn note(&self, file: FileId, index: u32, mark_blocks: u32, copies: &[u64]) {
-        self.0.extent(file, index, mark_blocks, copies);
+        self.clients.close_extent(file, index);
+        self.journal.extent(file, index, mark_blocks, copies);
     }
 }
 
 impl File {
-    pub(crate) fn new(id: FileId, layout: Layout, au_size: AuSize) -> Self {
+    pub(crate) fn new(id: FileId, layout: Layout, au_size: AuSize, clients: &Arc<Clients>) -> Self {
         let schedule = Schedule::new(layout.striping, au_size);
         Self {
             id,
             striping: layout.striping,
             wanted_copies: AtomicU8::new(small(layout.redundancy.copies())),
             copies: AtomicU8::new(small(layout.redundancy.copies())),
-            range_lock: RangeLock::default(),
+            range_lock: RangeLock::new(id, clients),
             map: MapLock::new(Map::new(schedule, layout.redundancy.copies())),
             moving: Moving::default(),
             written: LeafMutex::new(SmallVec::new()),
@@ -96,9 +101,18 @@ impl File {
         &self,
         change: &impl Holds<Level = levels::Change>,
         journal: &Arc<KeptJournal>,
+        clients: &Arc<Clients>,
     ) {
-        let journal = Arc::new(KeptExtents(Arc::clone(journal)));
+        let journal = Arc::new(KeptExtents {
+            journal: Arc::clone(journal),
+            clients: Arc::clone(clients),
+        });
         self.map.write(change).set_journal(journal, self.id);
+    }
+
+    /// Whether clients are shown it.
+    pub(crate) const fn shown_mark(&self) -> &Arc<ShownMark> {
+        &self.range_lock.shown_mark
     }
 
     /// Whether copies can differ at all. It can change while a range is not locked: whoever

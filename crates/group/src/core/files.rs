@@ -57,9 +57,14 @@ impl Core {
         id: FileId,
         layout: Layout,
     ) -> Result<Arc<File>, GroupError> {
-        let file = Arc::new(File::new(id, layout, self.membership.au_size()));
+        let file = Arc::new(File::new(
+            id,
+            layout,
+            self.membership.au_size(),
+            &self.clients,
+        ));
         if let Some(journal) = self.journal() {
-            file.keep_map(change, journal);
+            file.keep_map(change, journal, &self.clients);
         }
         if self.file(id).is_none() {
             // What a removed file of that number owed.
@@ -118,6 +123,7 @@ impl Core {
         self.forget_owed(file, &mut file.owed.lock(), &mut edit);
         self.apply(change, edit);
         self.dirty_maps.lock().forget(file.id);
+        self.clients.forget(file.id);
         self.files.write().remove(&file.id);
         Ok(())
     }

@@ -140,7 +140,7 @@ impl Core {
         {
             let change = self.change_inside();
             for file in self.all_files() {
-                file.keep_map(&change, &kept.journal);
+                file.keep_map(&change, &kept.journal, &self.clients);
             }
         }
         // What came in between.

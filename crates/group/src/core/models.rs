@@ -27,7 +27,7 @@ fn new_file() -> File {
         redundancy: Redundancy::Normal,
         striping: Striping::Coarse,
     };
-    File::new(FileId(7), layout, AuSize::DEFAULT)
+    File::new(FileId(7), layout, AuSize::DEFAULT, &Arc::default())
 }
 
 fn applied(_: Edit) -> Sequence {

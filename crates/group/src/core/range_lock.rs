@@ -8,6 +8,11 @@ use smallvec::SmallVec;
 use spindle_sync::level::{Held, Holds, Level};
 use spindle_sync::{Condvar, Mutex};
 
+use std::sync::Arc;
+
+use spindle_base::FileId;
+
+use crate::core::clients::{Clients, ShownMark, Withheld};
 use crate::levels;
 
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +46,11 @@ impl State {
 }
 
 /// The locks of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RangeLock {
+    file: FileId,
+    clients: Arc<Clients>,
+    pub(super) shown_mark: Arc<ShownMark>,
     /// Of the entries, held for a moment; the ranges are what has a level.
     state: Mutex<State>,
     released: Condvar,
@@ -51,7 +59,9 @@ pub struct RangeLock {
 /// A held range; dropping it gives it back.
 #[derive(Debug)]
 pub struct RangeGuard<'a, L: Level = levels::Range> {
-    // In this order: it is given up before it counts as given up.
+    // In this order: clients are shown nothing that another one has by then, and it is given up before it
+    // counts as given up.
+    _withheld: Option<Withheld<'a>>,
     _entry: HeldEntry<'a>,
     _held: Held<L>,
 }
@@ -67,6 +77,17 @@ impl<L: Level> Holds for RangeGuard<'_, L> {
 }
 
 impl RangeLock {
+    /// Those of a file that these clients are shown, or will be.
+    pub(crate) fn new(file: FileId, clients: &Arc<Clients>) -> Self {
+        Self {
+            file,
+            clients: Arc::clone(clients),
+            shown_mark: Arc::default(),
+            state: Mutex::default(),
+            released: Condvar::default(),
+        }
+    }
+
     /// Waits for the blocks `[first, end)`, shared with other readers.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn shared(&self, first: u64, end: u64) -> RangeGuard<'_> {
@@ -74,7 +95,7 @@ impl RangeLock {
         self.take(held, false, first, end)
     }
 
-    /// Waits for the blocks `[first, end)`, alone.
+    /// Waits for the blocks `[first, end)`, alone: no direct client reads them either.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn exclusive(&self, first: u64, end: u64) -> RangeGuard<'_> {
         let held = Held::take();
@@ -116,8 +137,12 @@ impl RangeLock {
             self.released.wait(&mut state);
             state.waiting_count -= 1;
         }
+        drop(state);
+        let entry = HeldEntry { lock: self, ticket };
+        let withhold = || (self.clients).withhold(self.file, &self.shown_mark, (first, end));
         RangeGuard {
-            _entry: HeldEntry { lock: self, ticket },
+            _withheld: exclusive.then(withhold),
+            _entry: entry,
             _held: held,
         }
     }
@@ -142,11 +167,13 @@ impl Drop for HeldEntry<'_> {
 #[cfg(test)]
 mod tests {
     use super::RangeLock;
+    use spindle_base::FileId;
     use spindle_sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
 
     #[test]
     fn readers_share_and_disjoint_writers_do_not_wait() {
-        let lock = RangeLock::default();
+        let lock = RangeLock::new(FileId(7), &Arc::default());
         let _one = lock.shared(0, 10);
         std::thread::scope(|scope| {
             let two = scope.spawn(|| drop(lock.shared(5, 15)));
@@ -158,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_range_is_never_held_by_a_writer_and_another() {
-        let lock = RangeLock::default();
+        let lock = RangeLock::new(FileId(7), &Arc::default());
         let inside = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {

@@ -13,12 +13,14 @@ use spindle_extent::space::{Run, Space};
 use spindle_format::{
     DirtyRecord, DiskRecord, ExtentRow, Feature, Features, FileRecord, OpenerRecord,
 };
+use spindle_lease::map::SharedMap;
 use spindle_sync::level::{DeepMutex, LeafMutex, Mutex};
 
 use crate::background::scrub::Scrubs;
 use crate::background::{Background, Group, Lazy};
 use crate::change::redundancy;
 use crate::core::bad_runs::BadRuns;
+use crate::core::clients::Clients;
 use crate::core::dirty::DirtyRegions;
 use crate::core::disks::{DiskTable, NewDiskState, disk_key};
 use crate::core::event_log::EventLog;
@@ -108,6 +110,7 @@ impl Group {
     ) -> Result<Self, GroupError> {
         let Attended {
             journal,
+            client_map,
             watch,
             claimed,
             waited,
@@ -120,8 +123,11 @@ impl Group {
             let follows = journal.is_heir(claim_of(record));
             follows.then(|| journal.standing()).flatten()
         };
+        // Before anything is changed: what an earlier process said is of the group as that left it.
+        let clients = Arc::new(Clients::new(client_map));
         let attendance = Attendance {
             journal: journal.clone(),
+            shown: clients.standing(),
             watch,
             has_served: &has_begun,
             standing: &standing,
@@ -133,7 +139,7 @@ impl Group {
         if let Some(claimed) = claimed {
             claimed(Pulse::of(&membership));
         }
-        let answer = Self::open_claimed(Arc::clone(&membership), opener, journal);
+        let answer = Self::open_claimed(Arc::clone(&membership), opener, journal, clients);
         // What another host's taking it has done is no fault of the disks.
         answer.map_err(|error| match membership.check() {
             Err(lost) if lost.kind == GroupErrorKind::Busy => lost,
@@ -145,6 +151,7 @@ impl Group {
         membership: Arc<Membership>,
         opener: &Opener,
         journal: Option<Arc<KeptJournal>>,
+        clients: Arc<Clients>,
     ) -> Result<Self, GroupError> {
         membership.begin_recovery();
         let region = Arc::new(ReplicatedRegion::open(Arc::clone(&membership))?);
@@ -154,7 +161,7 @@ impl Group {
         let au_size = membership.au_size();
         let disks = membership.disks();
         let table = disk_table(&membership, disks, &catalog, opener)?;
-        let load = || load(&membership, &catalog, &table, &region);
+        let load = || load(&membership, &catalog, &table, &region, &clients);
         let (mut files, mut space, mut bad_runs) = load()?;
         // Before anybody asks which disks can be done without.
         let note_missing = |files: &Files| {
@@ -204,6 +211,7 @@ impl Group {
             event_log,
             bad_runs,
             kept,
+            clients,
             now_s: opener.now_s,
         });
         let group = Self {
@@ -239,6 +247,8 @@ impl Group {
 pub struct Attended<'a> {
     /// What a keeper holds.
     pub journal: Option<Arc<KeptJournal>>,
+    /// The map that direct clients read.
+    pub client_map: Option<SharedMap>,
     /// What it is watched with, from before the claim on.
     pub watch: Option<Watch>,
     /// Is given its pulse when the group is claimed, to be beaten until the group is open.
@@ -342,11 +352,12 @@ fn load(
     catalog: &Catalog,
     table: &DiskTable,
     region: &ReplicatedRegion,
+    clients: &Arc<Clients>,
 ) -> Result<(Files, Arc<Space>, BadRuns), GroupError> {
     let au_size = membership.au_size();
     let space = Arc::new(Space::new(au_size, &table.sizes_bytes()));
     mark_catalog_runs(membership, &space)?;
-    let files = load_files(catalog, au_size)?;
+    let files = load_files(catalog, au_size, clients)?;
     load_maps(catalog, &files, &space)?;
     let bad_runs = BadRuns::load(catalog, &space)?;
     region.set_space(Arc::clone(&space) as Arc<dyn RegionSpace>);
@@ -369,7 +380,11 @@ fn mark_catalog_runs(membership: &Membership, space: &Space) -> Result<(), Group
     Ok(())
 }
 
-fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
+fn load_files(
+    catalog: &Catalog,
+    au_size: AuSize,
+    clients: &Arc<Clients>,
+) -> Result<Files, GroupError> {
     let mut files = Vec::new();
     catalog.scan(Table::File, &mut |key, value| {
         let id = <[u8; 8]>::try_from(key)
@@ -381,7 +396,7 @@ fn load_files(catalog: &Catalog, au_size: AuSize) -> Result<Files, GroupError> {
             redundancy: record.redundancy,
             striping: record.striping,
         };
-        let file = File::new(id, layout, au_size);
+        let file = File::new(id, layout, au_size, clients);
         if record.rows_vary {
             file.map.load().let_rows_vary();
         }

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use spindle_base::DiskNumber;
 use spindle_catalog::KeptJournal;
 use spindle_device::{DeviceError, DiskSlot, Disks, FailureListener, Operation, Request, Work};
+use spindle_lease::map::StandingWord;
 use spindle_sync::atomic::{AtomicU64, Ordering};
 use spindle_sync::level::{LeafMutex, LeafRwLock};
 
@@ -104,13 +105,17 @@ pub(crate) struct FailedFlushes {
     newest: LeafMutex<BTreeMap<DiskNumber, DeviceError>>,
     /// Where a keeper holds the group's journal.
     journal: Option<Arc<KeptJournal>>,
+    /// What direct clients look at.
+    shown: Option<StandingWord>,
 }
 
 impl FailedFlushes {
-    /// None until now; they are noted in the `journal` too.
-    pub(crate) fn new(journal: Option<Arc<KeptJournal>>) -> Self {
+    /// None until now; they are noted in the `journal` too, and clients that look at that number read no disk
+    /// until they are told.
+    pub(crate) fn new(journal: Option<Arc<KeptJournal>>, shown: Option<StandingWord>) -> Self {
         Self {
             journal,
+            shown,
             ..Self::default()
         }
     }
@@ -129,7 +134,14 @@ impl FailedFlushes {
         }
         let counts = self.by_disk.get_or_put(disk.0, Counts::default);
         counts.count.fetch_add(1, Ordering::AcqRel);
+        self.note_one();
+    }
+
+    fn note_one(&self) {
         self.noted_count.fetch_add(1, Ordering::AcqRel);
+        if let Some(shown) = &self.shown {
+            shown.raise();
+        }
     }
 
     /// How often a flush of any disk failed, or one that had was told, since the group was opened. Cheap.
@@ -191,7 +203,7 @@ impl FailedFlushes {
         {
             // Who looked for what the disk lacks before that was noted, and asks only afterwards whether
             // it is in doubt, looks again: so this comes first.
-            self.noted_count.fetch_add(1, Ordering::AcqRel);
+            self.note_one();
             counts.told_count.store(count, Ordering::Release);
         }
         if let Some(journal) = &self.journal
@@ -368,7 +380,7 @@ mod tests {
         };
         let journal = Arc::new(KeptJournal::create().unwrap());
         journal.begin(Claim::numbered(1), false);
-        let failures = FailedFlushes::new(Some(Arc::clone(&journal)));
+        let failures = FailedFlushes::new(Some(Arc::clone(&journal)), None);
         let disk = DiskNumber(3);
         failures.note(disk, &error);
         let first = failures.of(disk);

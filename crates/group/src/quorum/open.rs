@@ -13,6 +13,7 @@ use spindle_base::{DiskNumber, GroupName, Uuid};
 use spindle_catalog::{KeptJournal, Standing};
 use spindle_device::{DiskSlot, Disks};
 use spindle_format::{GroupState, Label, OpenerRecord, Origin, STATE_PLACES};
+use spindle_lease::map::StandingWord;
 use spindle_sync::atomic::{AtomicBool, AtomicU64};
 use spindle_sync::level::{DeepMutex, LeafRwLock};
 
@@ -106,7 +107,7 @@ impl Membership {
             recovers: AtomicBool::new(false),
             lost_replicas: Vec::new(),
             slots: Arc::clone(&slots),
-            standings: StandingTable::default(),
+            standings: StandingTable::shown_by(attendance.shown.clone()),
             hanging: Arc::default(),
             structure_writes_count: AtomicU64::new(0),
             stopped: OnceLock::new(),
@@ -117,7 +118,7 @@ impl Membership {
                 ..Inner::of(state, &members, first_record(found, opener, opener_before))
             }),
             disks: {
-                let failed_flushes = FailedFlushes::new(attendance.journal);
+                let failed_flushes = FailedFlushes::new(attendance.journal, attendance.shown);
                 Arc::new(Ownership::new(disks, slots, failed_flushes))
             },
         };
@@ -180,6 +181,8 @@ pub(crate) struct Attendance<'a> {
     pub(crate) announce: &'a dyn Fn(Option<&OpenerRecord>, &OpenerRecord),
     /// Failed flushes are noted in it.
     pub(crate) journal: Option<Arc<KeptJournal>>,
+    /// The number of the disks' standing that direct clients look at.
+    pub(crate) shown: Option<StandingWord>,
     /// What the process is watched with, from before the claim on, so that it looks whose the group is
     /// while it opens it as at any other time.
     pub(crate) watch: Option<Watch>,
@@ -200,6 +203,7 @@ impl<'a> Attendance<'a> {
             is_alive,
             announce: &|_, _| {},
             journal: None,
+            shown: None,
             watch: None,
             has_served: &|_| false,
             standing: &|_| None,

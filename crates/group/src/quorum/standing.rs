@@ -8,6 +8,7 @@
 //! known of it.
 
 use spindle_base::DiskNumber;
+use spindle_lease::map::StandingWord;
 use spindle_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use spindle_sync::{Fault, is_put_back, thread};
 
@@ -29,9 +30,26 @@ pub(crate) struct StandingTable {
     by_disk: ByNumber<Standing>,
     /// Twice as often as any disk came, went or began anew, and one more while one does.
     turns_count: AtomicU64,
+    /// What direct clients look at.
+    shown: Option<StandingWord>,
 }
 
 impl StandingTable {
+    /// Of no disk yet; clients look at that number.
+    pub(crate) fn shown_by(shown: Option<StandingWord>) -> Self {
+        Self {
+            shown,
+            ..Self::default()
+        }
+    }
+
+    /// No client reads a disk any more until it is told how they stand.
+    pub(crate) fn keep_clients_off(&self) {
+        if let Some(shown) = &self.shown {
+            shown.raise();
+        }
+    }
+
     /// Every disk that was ever set.
     pub(crate) fn disks(&self) -> impl Iterator<Item = DiskNumber> {
         self.by_disk.iter().map(|(number, _)| DiskNumber(number))
@@ -59,6 +77,9 @@ impl StandingTable {
     }
 
     fn turn(&self, standing: &Standing, next: Incarnation) {
+        // Before, so that none reads what others do not write any more; and behind it, so that who was told
+        // in between asks again.
+        self.keep_clients_off();
         let is_late = is_put_back(Fault::TurnsCountedLate);
         if !is_late {
             self.turns_count.fetch_add(1, Ordering::AcqRel);
@@ -66,6 +87,7 @@ impl StandingTable {
         standing.incarnation.store(next.number(), Ordering::Release);
         let rest = if is_late { 2 } else { 1 };
         self.turns_count.fetch_add(rest, Ordering::AcqRel);
+        self.keep_clients_off();
     }
 
     /// The disk's incarnation.

@@ -8,6 +8,7 @@
 mod basics;
 mod blinks;
 mod changes;
+mod clients;
 mod conversion;
 mod crash;
 mod cut_off;

@@ -20,6 +20,7 @@
 //! In half of the runs the log of the keeper's journal is so small that it fills up; then the threads
 //! do as the mount does, and have what fell out committed before anybody is answered.
 
+mod clients;
 mod doings;
 mod filling;
 mod judging;
@@ -33,7 +34,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use spindle_base::{FileId, Redundancy, Uuid};
 use spindle_device::{DiskSlot, SeededRandom, SharedMemory, SimulatedDisks};
 use spindle_fs::{FileSystem, FsError, FsResult, Owner as User, Time};
-use spindle_group::{Group, KeptJournal, Opener, RequestUnderWay, UnwrittenBlocks};
+use spindle_group::{Attended, Group, KeptJournal, Opener, RequestUnderWay, UnwrittenBlocks};
+use spindle_lease::map::SharedMap;
 use spindle_sync::thread;
 
 use super::{Story, scene};
@@ -81,6 +83,8 @@ impl Plot {
 struct Process {
     story: Story,
     journal: Arc<KeptJournal>,
+    /// What direct clients of this process read, where there are any.
+    client_map: Option<SharedMemory>,
     /// Of the journal of every process of the run.
     log_bytes: u64,
     owners: Mutex<Vec<Owner>>,
@@ -129,6 +133,12 @@ fn new_journal(log_bytes: u64) -> Arc<KeptJournal> {
     Arc::new(journal.with_blocks(blocks))
 }
 
+/// Memory for the map of direct clients, where the plot has some.
+fn new_client_map(seed: u64) -> Option<SharedMemory> {
+    let new = || SharedMemory::create("map", SharedMap::LENGTH_BYTES);
+    (Plot::of(seed) == Plot::Meeting).then(|| new().expect("the kernel gives memory"))
+}
+
 /// Runs the story of a seed within an execution of the scheduler.
 pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     let mut random = SeededRandom::new(seed);
@@ -144,6 +154,7 @@ pub fn run(seed: u64, history: &Arc<History>, clock: &Arc<Clock>) {
     let mut process = Process {
         story,
         journal: new_journal(log_bytes),
+        client_map: new_client_map(seed),
         log_bytes,
         owners: Mutex::new((0..2 + random.below(2)).map(Owner::new).collect()),
         shared: FileId(0),
@@ -221,7 +232,21 @@ impl Process {
         };
         let access = Arc::clone(&self.story.access);
         let name = scene::name();
-        Group::open_kept(access, &slots, &name, &opener, &|_| false, journal).map(Arc::new)
+        let again = |memory: &SharedMemory| {
+            let descriptor = memory.descriptor().try_clone_to_owned()?;
+            SharedMemory::from_descriptor(descriptor)
+        };
+        let client_map = self.client_map.as_ref().filter(|_| journal.is_some());
+        let client_map = client_map.map(|memory| {
+            let memory = again(memory).expect("the kernel maps memory");
+            SharedMap::new(memory).expect("it is a map, or empty")
+        });
+        let attended = Attended {
+            journal,
+            client_map,
+            ..Attended::default()
+        };
+        Group::open_attended(access, &slots, &name, &opener, &|_| false, attended).map(Arc::new)
     }
 
     /// Opens, sends again what was under way, and judges what is there.
@@ -415,6 +440,7 @@ impl Process {
         Some(Self {
             story: next,
             journal,
+            client_map: new_client_map(seed),
             log_bytes,
             owners: Mutex::new(owners),
             shared,

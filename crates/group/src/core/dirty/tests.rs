@@ -28,7 +28,12 @@ const LIFE: Life = Life {
 };
 
 fn file() -> File {
-    File::new(FileId(7), LAYOUT, AuSize::DEFAULT)
+    File::new(
+        FileId(7),
+        LAYOUT,
+        AuSize::DEFAULT,
+        &std::sync::Arc::default(),
+    )
 }
 
 /// Collects the edits that a group would give to its catalog, numbered from 1.

@@ -48,6 +48,10 @@ impl Process {
                 Box::new(move |process: &Self, fs: &FileSystem| process.meet(fs, of)) as Body
             })
             .collect();
+        if random.chance(1, 2) {
+            let of = first + 3;
+            cast.push(Box::new(move |process, fs| process.read_directly(fs, of)));
+        }
         let mut beside = |of: u64, doing: fn(&Story, &Group, u64)| {
             cast.push(Box::new(move |process, fs| {
                 doing(&process.story, fs.group(), first + of);
