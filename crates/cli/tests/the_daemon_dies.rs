@@ -456,32 +456,6 @@ fn a_process_that_hangs_is_replaced() {
 }
 
 #[test]
-fn who_takes_over_comes_before_those_who_wait_for_it() {
-    // Sessions share the processors where the kernel was built so, and root may say how.
-    let autogroup = |process: u32| std::fs::read_to_string(format!("/proc/{process}/autogroup"));
-    if !can_mount() || autogroup(std::process::id()).is_err() {
-        return;
-    }
-    let place = Place::new();
-    place.create_group();
-    place.mount();
-    let (daemon, keeper) = (place.process_id(), place.keeper_process_id());
-    let waits_until = |nice: &str| {
-        let until = Instant::now() + Duration::from_secs(20);
-        while !autogroup(keeper).unwrap().trim().ends_with(nice) {
-            assert!(Instant::now() < until, "it has not become {nice}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    waits_until("nice 0");
-    signal(daemon, Signal::KILL);
-    waits_until("nice -10");
-    assert!(place.process_id() != daemon);
-    waits_until("nice 0");
-    place.umount();
-}
-
-#[test]
 fn a_mount_on_the_directory_that_the_command_was_given_in_is_taken_over() {
     if !can_mount() {
         return;

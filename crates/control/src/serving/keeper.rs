@@ -25,7 +25,6 @@ mod last_daemon;
 mod lingering;
 mod link;
 mod message;
-mod priority;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -39,7 +38,6 @@ use child::{Child, Program};
 use command::Asked;
 use lingering::Lingering;
 use message::{FromDaemon, Notice, Start};
-use priority::Priority;
 use spindle_base::GroupName;
 use spindle_device::SharedMemory;
 use spindle_group::{KeptJournal, UnwrittenBlocks};
@@ -218,7 +216,6 @@ struct Keeper {
     silence_set: Option<Duration>,
     short_life: Duration,
     out_of_memory_score: Option<String>,
-    priority: Priority,
 }
 
 impl Keeper {
@@ -286,7 +283,6 @@ impl Keeper {
             silence_from_environment: number(SILENCE_VARIABLE).map(Duration::from_secs),
             silence_set: None,
             out_of_memory_score: child::protect_from_out_of_memory(),
-            priority: Priority::default(),
         })
     }
 
@@ -476,7 +472,9 @@ impl Keeper {
                     child.send(&message::ToDaemon::Stop);
                 }
                 _ = look.tick() => {
-                    self.look_after();
+                    self.service.tell("WATCHDOG=1");
+                    self.become_known();
+                    self.forget_gone();
                     if child.lingers() {
                         let since = lingers_since.get_or_insert_with(Instant::now);
                         if since.elapsed() >= LINGER_MOST {
@@ -499,14 +497,6 @@ impl Keeper {
                 }
             }
         }
-    }
-
-    /// What is to be done at times, whatever the daemon says.
-    fn look_after(&mut self) {
-        self.service.tell("WATCHDOG=1");
-        self.become_known();
-        self.priority.lower_in_time(self.ready_at);
-        self.forget_gone();
     }
 
     /// How long a daemon may show no sign of life.
@@ -576,7 +566,6 @@ impl Keeper {
     /// The program that handed over has closed the group; the next one is another program.
     fn take_new_program(&mut self) {
         self.died_at_ms = Some(message::now_ms());
-        self.priority.raise();
         let Some(upgrade) = &mut self.upgrade else {
             return;
         };
@@ -586,7 +575,6 @@ impl Keeper {
 
     async fn note_death(&mut self, why: &str) {
         self.died_at_ms = Some(message::now_ms());
-        self.priority.raise();
         let what = format!("the process that served {} died ({why})", self.group);
         tracing::error!("{what}");
         self.last_death = Some(why.to_owned());
