@@ -316,6 +316,12 @@ impl Core {
     ) -> FsResult<()> {
         let end = checked_end(offset_bytes, bytes_of(data.len()))?;
         let now = now.stamp()?;
+        // Until the end has moved, or clients are shown the former one.
+        let (first, end_block) = (
+            offset_bytes / BLOCK_SIZE_BYTES,
+            end.div_ceil(BLOCK_SIZE_BYTES),
+        );
+        let _withheld = self.group.withhold(file, first, end_block);
         // A write that finds no space must change nothing that waits.
         if !node.unwritten.is_empty() {
             (self.group).allocate(file, offset_bytes, bytes_of(data.len()))?;

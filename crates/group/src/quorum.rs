@@ -281,6 +281,11 @@ impl Membership {
         self.standings.turns_count()
     }
 
+    /// No direct client reads a disk any more until it is told of the disks anew.
+    pub(crate) fn keep_clients_off(&self) {
+        self.standings.keep_clients_off();
+    }
+
     /// Whether new extents may go to the disk: it serves and is not being dropped. Cheap.
     #[must_use]
     pub fn may_receive(&self, number: DiskNumber) -> bool {

@@ -245,6 +245,8 @@ impl DiskTable {
     pub fn set_total_bytes(&self, number: DiskNumber, total_bytes: u64) {
         if let Some(disk) = self.disks.get(number.0) {
             disk.total_bytes.store(total_bytes, Ordering::Release);
+            // They know where it ends.
+            self.membership.keep_clients_off();
         }
     }
 

@@ -123,6 +123,12 @@ impl Group {
             let follows = journal.is_heir(claim_of(record));
             follows.then(|| journal.standing()).flatten()
         };
+        if client_map.is_some() && journal.is_none() {
+            return Err(GroupError::new(
+                GroupErrorKind::Invalid,
+                "clients are shown files only where a keeper holds the journal",
+            ));
+        }
         // Before anything is changed: what an earlier process said is of the group as that left it.
         let clients = Arc::new(Clients::new(client_map));
         let attendance = Attendance {
@@ -247,7 +253,8 @@ impl Group {
 pub struct Attended<'a> {
     /// What a keeper holds.
     pub journal: Option<Arc<KeptJournal>>,
-    /// The map that direct clients read.
+    /// The map that direct clients read, which nobody else changes by now. Extents that change are taken out of
+    /// it where they are noted in the journal, so that there has to be one.
     pub client_map: Option<SharedMap>,
     /// What it is watched with, from before the claim on.
     pub watch: Option<Watch>,

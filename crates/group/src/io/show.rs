@@ -29,6 +29,7 @@ impl Core {
     /// and the look whether anybody has blocks alone: `None` where a part of the file waits in memory, or may be
     /// changed by something that asks nobody. Then nothing is said now.
     pub fn show_file(&self, file: &File, ends_at: &dyn Fn() -> Option<u64>) -> Option<FileKey> {
+        self.check_serves().ok()?;
         let schedule = file.map.read().schedule();
         let saying = (self.clients).begin_saying(file.id, schedule, file.shown_mark())?;
         // In this order. Who takes something out from here on finds the file shown; who had, and is not done,

@@ -139,6 +139,10 @@ impl FailedFlushes {
 
     fn note_one(&self) {
         self.noted_count.fetch_add(1, Ordering::AcqRel);
+        self.keep_clients_off();
+    }
+
+    fn keep_clients_off(&self) {
         if let Some(shown) = &self.shown {
             shown.raise();
         }
@@ -205,6 +209,8 @@ impl FailedFlushes {
             // it is in doubt, looks again: so this comes first.
             self.note_one();
             counts.told_count.store(count, Ordering::Release);
+            // Who showed files to clients between the two has left the disk out.
+            self.keep_clients_off();
         }
         if let Some(journal) = &self.journal
             && !self.of(disk).stand()

@@ -96,6 +96,7 @@ impl Membership {
                 *error = lost;
             }
             self.stopped.get_or_init(|| error.clone());
+            self.keep_clients_off();
             inner.broken = Some(error.clone());
         }
         answer

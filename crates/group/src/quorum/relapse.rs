@@ -284,7 +284,7 @@ impl Membership {
     /// The disk was set back, as `why` shows: it goes by the next state or heartbeat.
     pub(super) fn note_set_back(&self, inner: &mut Inner, number: DiskNumber, why: String) {
         self.hanging.note_set_back(number);
-        self.standings.keep_clients_off();
+        self.keep_clients_off();
         (inner.set_back.entry(number)).or_insert(SetBack {
             why,
             is_told: false,

@@ -150,12 +150,6 @@ impl SharedMap {
         Ok(())
     }
 
-    /// Whether the map has anything of the file's row that the extent is in.
-    #[must_use]
-    pub fn has_row_of(&self, file: FileKey, index: u32) -> bool {
-        self.place_of(file, row_of(index).0).is_some()
-    }
-
     /// Nothing may be done with the extent from now on, until the next [`Self::set`]: no read that is under
     /// way counts, not even where the same is said again then.
     pub fn close(&mut self, file: FileKey, index: u32) {
