@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spindle_base::{
     AuSize, DiskName, FailureGroupName, FileId, GroupName, Redundancy, Striping, Uuid,
@@ -335,8 +335,10 @@ fn a_client_reads_what_was_answered_beside_writers_and_those_who_write_behind_th
             });
         }
         let mut random = SeededRandom::new(5);
-        for turn in 2..1500 {
-            if is_over.load(Ordering::SeqCst) {
+        let until = Instant::now() + Duration::from_secs(60);
+        for turn in 2.. {
+            let is_enough = turn > 1500 && read_count.load(Ordering::SeqCst) > 500;
+            if is_enough || is_over.load(Ordering::SeqCst) || Instant::now() > until {
                 break;
             }
             let block = random.below(BLOCKS);
