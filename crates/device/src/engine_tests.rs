@@ -162,6 +162,18 @@ impl Drop for Zram {
     }
 }
 
+/// The kernel lets go of what a ring had open some time after the ring is gone.
+fn open_when_free(path: &std::path::Path) -> crate::OpenDisk {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        match crate::OpenDisk::open(path) {
+            Ok(disk) => return disk,
+            Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn zram_never_gets_memory_from_the_middle_of_a_page() {
     let Some(device) = Zram::make(16 * MIB) else {
@@ -174,7 +186,7 @@ fn zram_never_gets_memory_from_the_middle_of_a_page() {
         Engine::Plain(PlainDisks::new()),
     ];
     for engine in engines {
-        let slot = engine.attach(crate::OpenDisk::open(&path).unwrap());
+        let slot = engine.attach(open_when_free(&path));
         let mut data = filled(0, 6 * 4096);
         for (index, byte) in data.iter_mut().enumerate() {
             *byte = u8::try_from(index % 251).unwrap();
