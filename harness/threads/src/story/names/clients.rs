@@ -23,8 +23,9 @@ struct Told {
 }
 
 impl Process {
-    fn tell_client(&self, fs: &FileSystem) -> Told {
-        let told = fs.group().tell_clients().expect("there is a map");
+    /// None from a group that has stopped.
+    fn tell_client(&self, fs: &FileSystem) -> Option<Told> {
+        let told = fs.group().tell_clients()?;
         let slots = told.disks.iter().map(|disk| disk.slot);
         let appearances = slots
             .map(|slot| self.story.disks.appearance(slot))
@@ -40,11 +41,11 @@ impl Process {
             }
             disks.blocks[number] = disk.total_bytes / BLOCK_BYTES as u64;
         }
-        Told {
+        Some(Told {
             told,
             appearances,
             disks,
-        }
+        })
     }
 
     /// A process of a database that reads by itself.
@@ -53,7 +54,9 @@ impl Process {
         let map = self.client_map.as_ref().expect("one is kept in these runs");
         let map = map.read_only().expect("the kernel maps memory");
         let seen = SeenMap::new(map).expect("it is a map");
-        let mut told = self.tell_client(fs);
+        let Some(mut told) = self.tell_client(fs) else {
+            return;
+        };
         for _ in 0..16 + random.below(32) {
             if !self.story.goes_on() {
                 return;
@@ -70,7 +73,10 @@ impl Process {
             for _ in 0..8 {
                 let reason = self.read_a_block(&seen, &told, id, &mut random);
                 if reason == Some(Reason::Standing) {
-                    told = self.tell_client(fs);
+                    match self.tell_client(fs) {
+                        Some(anew) => told = anew,
+                        None => return,
+                    }
                 }
             }
         }
