@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use spindle_base::BLOCK_SIZE_BYTES;
 use spindle_group::File;
 
 use crate::attribute::Time;
@@ -64,11 +63,7 @@ impl FileSystem {
         core.group.allocate(file, offset_bytes, length_bytes)?;
         if zero {
             // It is many writes, between which no direct client reads either.
-            let blocks = (
-                offset_bytes / BLOCK_SIZE_BYTES,
-                end.div_ceil(BLOCK_SIZE_BYTES),
-            );
-            let _withheld = core.group.withhold(file, blocks.0, blocks.1);
+            let _withheld = core.withhold(file, offset_bytes, end);
             core.write_out_range(node, offset_bytes, end)?;
             core.zero(file, offset_bytes, end)?;
         }

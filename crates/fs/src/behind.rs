@@ -119,11 +119,7 @@ impl FileSystem {
                 if self.core.is_ready(node, Reach::Bytes(end)) {
                     let core = &self.core;
                     (core.group).allocate(file, offset_bytes, bytes_of(data.len()))?;
-                    let (first, end_block) = (
-                        offset_bytes / BLOCK_SIZE_BYTES,
-                        end.div_ceil(BLOCK_SIZE_BYTES),
-                    );
-                    let _withheld = core.group.withhold(file, first, end_block);
+                    let _withheld = core.withhold(file, offset_bytes, end);
                     return match core.put(memory, node, file, offset_bytes, data.bytes()) {
                         Ok(true) => {
                             core.note_written(node, end, stamp);
@@ -395,11 +391,7 @@ impl Core {
         end_bytes: u64,
     ) -> FsResult<()> {
         // It is several changes, between which no direct client reads either.
-        let (from, to) = (
-            offset_bytes / BLOCK_SIZE_BYTES,
-            end_bytes.div_ceil(BLOCK_SIZE_BYTES),
-        );
-        let _withheld = self.group.withhold(file, from, to);
+        let _withheld = self.withhold(file, offset_bytes, end_bytes);
         let (first, end) = (
             offset_bytes.div_ceil(BLOCK_SIZE_BYTES),
             end_bytes / BLOCK_SIZE_BYTES,

@@ -5,7 +5,8 @@
 //! puts bytes into memory withholds their blocks from before the first one until all are there, so that the
 //! file is found waiting behind that.
 
-use spindle_group::ClientKey;
+use spindle_base::BLOCK_SIZE_BYTES;
+use spindle_group::{ClientKey, File, Withheld};
 
 use crate::error::FsResult;
 use crate::handle::Handle;
@@ -47,6 +48,18 @@ impl FileSystem {
 }
 
 impl Core {
+    /// No direct client reads the blocks of these bytes until the answer is dropped.
+    pub(crate) fn withhold<'a>(
+        &self,
+        file: &'a File,
+        offset_bytes: u64,
+        end_bytes: u64,
+    ) -> Withheld<'a> {
+        let first = offset_bytes / BLOCK_SIZE_BYTES;
+        let end = end_bytes.div_ceil(BLOCK_SIZE_BYTES);
+        self.group.withhold(file, first, end)
+    }
+
     fn show(&self, node: &Node) -> Option<ClientKey> {
         let file = node.file().ok()?;
         self.group.show_file(file, &|| {

@@ -317,11 +317,7 @@ impl Core {
         let end = checked_end(offset_bytes, bytes_of(data.len()))?;
         let now = now.stamp()?;
         // Until the end has moved, or clients are shown the former one.
-        let (first, end_block) = (
-            offset_bytes / BLOCK_SIZE_BYTES,
-            end.div_ceil(BLOCK_SIZE_BYTES),
-        );
-        let _withheld = self.group.withhold(file, first, end_block);
+        let _withheld = self.withhold(file, offset_bytes, end);
         // A write that finds no space must change nothing that waits.
         if !node.unwritten.is_empty() {
             (self.group).allocate(file, offset_bytes, bytes_of(data.len()))?;

@@ -98,8 +98,6 @@ impl Core {
         stamps: &Stamps,
     ) -> FsResult<()> {
         let _content = self.content_for(node, file, Reach::Size(size_bytes))?;
-        // No direct client reads beyond the new end.
-        let _withheld = self.group.withhold(file, 0, u64::MAX);
         let (old_bytes, has_young_cut) = {
             let mut state = node.state.lock();
             check_there(&state)?;
@@ -108,6 +106,8 @@ impl Core {
         if size_bytes <= old_bytes {
             self.group.check_serves()?;
         }
+        // No direct client reads beyond a new end that lies before the old one.
+        let _withheld = (size_bytes < old_bytes).then(|| self.withhold(file, 0, u64::MAX));
         self.begin()
             .try_update(node, true, |state| -> FsResult<()> {
                 check_there(state)?;
